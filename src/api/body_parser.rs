@@ -16,7 +16,6 @@ use super::streams::{BodyWriter, ResponseStream};
 use crate::budget::{Budget, cost};
 use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
 use crate::codec::wipe::Wiped;
-use crate::codec::{self, ReadError};
 use crate::net::service::{ConnectionId, Progress};
 use crate::quota::{Owner, Quota};
 
@@ -26,7 +25,7 @@ pub const MAX_PARSED_BODIES: usize = 4;
 pub const TURN_TIME: Duration = Duration::from_millis(250);
 
 /// The value of a body of JSON, which is wiped when it is dropped.
-pub(super) type ParsedBody = Result<Wiped<Value>, ReadError>;
+pub type ParsedBody = Result<Wiped<Value>, LenientJsonError>;
 
 /// Parses a body of JSON in steps.
 pub(super) struct BodyParser {
@@ -46,7 +45,7 @@ impl ResponseStream for BodyParser {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
         let parsed = parse_step(&mut self.parser, &mut node.budget).transpose();
         let Some(parsed) = parsed else { return Ok(Progress::Yield) };
-        self.parsed = Some(parsed.map(Wiped).map_err(codec::not_json));
+        self.parsed = Some(parsed.map(Wiped));
         Ok(Progress::Done)
     }
 
@@ -64,7 +63,7 @@ impl ResponseStream for BodyParser {
 }
 
 /// Parses a body within the budget. Returns its value once it is complete.
-pub fn parse_step(parser: &mut Parser, budget: &mut Budget) -> Result<Option<Value>, LenientJsonError> {
+fn parse_step(parser: &mut Parser, budget: &mut Budget) -> Result<Option<Value>, LenientJsonError> {
     let before = parser.parsed();
     let parsed = parser.advance(budget.left() as usize * cost::JSON_BYTES_PER_UNIT);
     budget.charge(cost::json(parser.parsed() - before));

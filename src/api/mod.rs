@@ -303,9 +303,8 @@ fn begin(
         let (peer, path) = (context.client.address, context.path);
         return Err(context.unauthorized(format!("remote {peer} attempted to call local {path}")));
     }
-    // The addresses of a stream are read by the stream itself.
     let mut parser = None;
-    if route.body_limit != BodyLimit::Addresses && context.has_large_body() {
+    if context.has_large_body(route) {
         let (body, client) = (context.request.body, Owner::of(&context.client));
         let Some(turn) = turns.take(context.connection, client, body.len(), context.node.now.monotonic) else {
             return Ok(Begun::Waits);

@@ -8,7 +8,7 @@ use super::body_parser::ParsedBody;
 use super::debug::RequestHistory;
 use super::events::EventFeed;
 use super::response::{CacheKey, ResponseWriter, body_format};
-use super::routes::{Caching, Route};
+use super::routes::{BodyLimit, Caching, Route};
 use super::streams::{KeptLists, ResponseStream};
 use super::{ApiError, BootRequest, ClockState, Format, NodeStatus, Settings, routes};
 use crate::budget::{Budget, cost};
@@ -16,7 +16,8 @@ use crate::chain::harvest::UnlockedAccounts;
 use crate::chain::{ChainSnapshot, ReorgLog};
 use crate::codec::json::JsonDecoder;
 use crate::codec::text::{parse_i32, parse_i64};
-use crate::codec::{self, Readable};
+use crate::codec::wipe::Wiped;
+use crate::codec::{self, Readable, lenient_json};
 use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, Randomness};
 use crate::mempool::Mempool;
@@ -254,9 +255,20 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Returns whether the body is parsed in steps: it is JSON and large, and was not parsed yet.
-    pub(super) fn has_large_body(&self) -> bool {
+    pub(super) fn has_large_body(&self, route: &Route) -> bool {
         let is_large = |(format, body): (Format, &[u8])| format == Format::Json && body.len() > SMALL_JSON;
-        self.parsed_body.is_none() && self.raw_body().is_ok_and(is_large)
+        // The addresses of a stream are JSON, whatever the client calls them.
+        let of_addresses = route.body_limit == BodyLimit::Addresses && self.request.body.len() > SMALL_JSON;
+        self.parsed_body.is_none() && (of_addresses || self.raw_body().is_ok_and(is_large))
+    }
+
+    /// Returns the body, which is JSON whatever the client calls it.
+    pub(super) fn json_body(&mut self) -> ParsedBody {
+        self.parsed_body.take().unwrap_or_else(|| {
+            let body = self.request.body;
+            self.node.budget.charge(cost::json(body.len()));
+            lenient_json::parse(body).map(Wiped)
+        })
     }
 
     /// Opens the list `data` of the body, whose elements are decoded one by one.
@@ -266,11 +278,7 @@ impl<'a> RequestContext<'a> {
         if format == Format::Binary {
             return Ok(LazyList::of_binary(body.to_vec(), context, false)?);
         }
-        let parsed = self.parsed_body.take().unwrap_or_else(|| {
-            self.node.budget.charge(cost::json(body.len()));
-            codec::parse(body)
-        });
-        let value = parsed?;
+        let value = self.json_body().map_err(codec::not_json)?;
         // Fails unless it is an object.
         JsonDecoder::new(&value, context)?;
         Ok(LazyList::of_json(value, body.len(), false)?)
@@ -280,7 +288,7 @@ impl<'a> RequestContext<'a> {
     pub fn body<T: Readable>(&mut self) -> Result<T, ApiError> {
         let context = self.node.chain.context();
         if let Some(parsed) = self.parsed_body.take() {
-            return Ok(codec::read_json(&*parsed?, context)?);
+            return Ok(codec::read_json(&*parsed.map_err(codec::not_json)?, context)?);
         }
         let (format, body) = self.raw_body()?;
         self.node.budget.charge(match format {

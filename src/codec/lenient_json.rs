@@ -10,8 +10,8 @@
 //! - anything after the first complete value, which is ignored;
 //! - duplicate keys, of which the last one counts.
 //!
-//! It takes linear time (times the logarithm of the number of keys of one object) and linear memory. The caller limits
-//! the length of the text.
+//! It takes linear time (times the logarithm of the number of keys of one object, which is limited) and linear memory. The
+//! caller limits the length of the text.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -23,6 +23,13 @@ use super::wipe::{Wipe, Wiped};
 
 /// Maximum nesting depth of containers; deeper text is rejected.
 pub const MAX_DEPTH: usize = 400;
+
+/// Maximum number of members of one object, repeated keys included. What closes an object, sorts its keys and drops it is
+/// one step, so that it must be short.
+pub const MAX_MEMBERS: usize = 1_024;
+
+/// Maximum number of values in a text that a [`Parser`] reads in steps: its value is dropped in one step.
+pub const MAX_VALUES: usize = 16_384;
 
 /// A JSON value. It may hold a secret: the owner must wipe it after use.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,8 +93,9 @@ const UNEXPECTED_END: LenientJsonError = LenientJsonError(Cow::Borrowed("the JSO
 ///
 /// No copy of a part of the text stays in freed memory: everything that does not become part of the result is erased.
 pub fn parse(text: &[u8]) -> Result<Value, LenientJsonError> {
-    let value = Parser::new(text)?.advance(usize::MAX)?;
-    value.ok_or(UNEXPECTED_END)
+    let mut parser = Parser::new(text)?;
+    parser.max_values = usize::MAX;
+    parser.advance(usize::MAX)?.ok_or(UNEXPECTED_END)
 }
 
 /// A parser that can pause after any value or bracket.
@@ -95,6 +103,7 @@ pub struct Parser {
     text: Wiped<String>,
     position: usize,
     containers: Containers,
+    max_values: usize,
 }
 
 impl Parser {
@@ -104,18 +113,21 @@ impl Parser {
         if text.starts_with('\u{feff}') {
             return Err(LenientJsonError("the JSON text must not start with a byte order mark".into()));
         }
-        Ok(Parser { text, position: 0, containers: Containers::default() })
+        Ok(Parser { text, position: 0, containers: Containers::default(), max_values: MAX_VALUES })
     }
 
     /// Parses about `bytes` bytes more. Returns the value once it is complete; then, and after an error, it must not be
     /// called again.
     pub fn advance(&mut self, bytes: usize) -> Result<Option<Value>, LenientJsonError> {
-        let Parser { text, position, containers } = self;
+        let Parser { text, position, containers, max_values } = self;
         let mut tokens = Tokens { text, position: *position };
         let end = position.saturating_add(bytes);
         loop {
             let value = containers.read_next(&mut tokens)?;
             *position = tokens.position;
+            if containers.read_values > *max_values {
+                return Err(LenientJsonError(format!("JSON has more than {max_values} values").into()));
+            }
             if value.is_some() || *position >= end {
                 return Ok(value);
             }
@@ -146,6 +158,8 @@ struct OpenContainer {
 #[derive(Default)]
 struct Containers {
     open: Vec<OpenContainer>,
+    /// Number of scalars and of opening brackets so far.
+    read_values: usize,
     values: Vec<Value>,
     keys: Vec<String>,
 }
@@ -161,10 +175,10 @@ impl Containers {
                 return self.close(tokens);
             }
             if closing == b'}' {
-                self.keys.push(tokens.key()?);
-                tokens.end_key()?;
+                self.read_key(tokens)?;
             }
         }
+        self.read_values += 1;
         tokens.skip(b" \r\n\t");
         let value = match tokens.peek()? {
             b'{' => return self.open(b'}', tokens),
@@ -177,6 +191,17 @@ impl Containers {
             }),
         };
         self.add(value, tokens)
+    }
+
+    /// Reads the next key of the innermost container, with the colon.
+    fn read_key(&mut self, tokens: &mut Tokens<'_>) -> Result<(), LenientJsonError> {
+        let first = self.open.last().map_or(0, |container| container.first_key);
+        if self.keys.len() - first == MAX_MEMBERS {
+            let text = format!("an object in JSON has more than {MAX_MEMBERS} members at byte {}", tokens.position);
+            return Err(LenientJsonError(text.into()));
+        }
+        self.keys.push(tokens.key()?);
+        tokens.end_key()
     }
 
     fn open(&mut self, closing: u8, tokens: &mut Tokens<'_>) -> Result<Option<Value>, LenientJsonError> {
@@ -598,14 +623,31 @@ mod tests {
     }
 
     #[test]
-    fn a_megabyte_of_keys_is_read_without_quadratic_time() {
-        let distinct: String = (0..90_000).map(|number| format!("{number}:{number},")).collect();
-        let Value::Object(members) = read(&format!("{{{distinct}}}")) else {
-            panic!("an object was written");
+    fn an_object_has_at_most_1024_members_and_a_megabyte_of_such_objects_is_read_without_quadratic_time() {
+        let distinct = |count| (0..count).map(|number| format!("{number}:{number},")).collect::<String>();
+        let [most, more] = [MAX_MEMBERS, MAX_MEMBERS + 1].map(|count| format!("{{{}}}", distinct(count)));
+        let Value::Array(objects) = read(&format!("[{}]", format!("{most},").repeat(90))) else {
+            panic!("an array was written");
         };
-        assert_eq!(members.len(), 90_000);
-        let equal = "a:1,".repeat(250_000);
+        assert!(objects.iter().all(|one| matches!(one, Value::Object(members) if members.len() == MAX_MEMBERS)));
+        assert_eq!(objects.len(), 90);
+        let equal = "a:1,".repeat(MAX_MEMBERS - 1);
         assert_eq!(read(&format!("{{{equal}a:2}}")), object([("a", Value::Integer(2))]));
+        let place = more.rfind("1024:1024").unwrap();
+        for (text, place) in [(more, place), (format!("{{{equal}a:2,a:3}}"), equal.len() + 5)] {
+            let error = parse(text.as_bytes()).unwrap_err().to_string();
+            assert_eq!(error, format!("an object in JSON has more than 1024 members at byte {place}"));
+        }
+    }
+
+    #[test]
+    fn a_text_read_in_steps_has_at_most_16384_values() {
+        let read = |count: usize| {
+            let text = format!("[{}]", "{a:1},".repeat(count / 2));
+            Parser::new(text.as_bytes()).unwrap().advance(usize::MAX)
+        };
+        assert!(matches!(read(MAX_VALUES - 2), Ok(Some(Value::Array(all))) if all.len() == MAX_VALUES / 2 - 1));
+        assert_eq!(read(MAX_VALUES).unwrap_err().to_string(), "JSON has more than 16384 values");
     }
 
     /// Returns the value that a strict reader would give.

@@ -2,21 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use super::super::body_parser::parse_step;
+use super::super::body_parser::ParsedBody;
 use super::feed::FeedBlock;
 use super::{ApiError, MAX_ADDRESSES};
 use crate::budget::{Budget, cost};
-use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
+use crate::codec::lenient_json::{LenientJsonError, Value};
 use crate::model::{Address, Body, MosaicId, NetworkByte, Transaction};
 use crate::peer::wire::json_member;
 
 /// Addresses moved into their list per work unit.
 const MOVED_PER_UNIT: usize = 200;
 
-/// Reads and validates the addresses of a stream in steps.
+/// Validates the addresses of a stream in steps.
 pub struct AddressReader {
-    /// The rest of the body that names them.
-    body: Option<Parser>,
     /// What is not validated yet.
     names: Vec<Value>,
     valid: BTreeSet<Address>,
@@ -26,23 +24,18 @@ impl AddressReader {
     /// Reads addresses with commas between them.
     pub fn of_list(text: &str) -> AddressReader {
         let names = text.split(',').map(|name| Value::String(name.to_owned())).collect();
-        AddressReader { body: None, names, valid: BTreeSet::new() }
+        AddressReader { names, valid: BTreeSet::new() }
     }
 
-    /// Reads the list `addresses` of an object.
-    pub fn of_body(body: &[u8]) -> Result<AddressReader, ApiError> {
-        let parser = Parser::new(body).map_err(|error| bad_body(Some(error)))?;
-        Ok(AddressReader { body: Some(parser), names: Vec::new(), valid: BTreeSet::new() })
+    /// Takes the list `addresses` of a body.
+    pub fn of_body(body: ParsedBody) -> Result<AddressReader, ApiError> {
+        let mut body = body.map_err(|error| bad_body(Some(error)))?;
+        let Some(Value::Array(names)) = json_member(&mut body, "addresses") else { return Err(bad_body(None)) };
+        Ok(AddressReader { names: std::mem::take(names), valid: BTreeSet::new() })
     }
 
-    /// Reads on within the budget. Returns the addresses, ascending, once all are valid.
+    /// Goes on within the budget. Returns the addresses, ascending, once all are valid.
     pub fn advance(&mut self, network: NetworkByte, budget: &mut Budget) -> Result<Option<Box<[Address]>>, ApiError> {
-        if let Some(parser) = &mut self.body {
-            let parsed = parse_step(parser, budget).map_err(|error| bad_body(Some(error)))?;
-            let Some(mut value) = parsed else { return Ok(None) };
-            let Some(Value::Array(names)) = json_member(&mut value, "addresses") else { return Err(bad_body(None)) };
-            (self.body, self.names) = (None, std::mem::take(names));
-        }
         if self.valid.is_empty() && !(1..=MAX_ADDRESSES).contains(&self.names.len()) {
             return Err(ApiError::argument(
                 "a stream is for 1 to 10000 addresses, or without any address for all accounts",
@@ -64,8 +57,7 @@ impl AddressReader {
     /// Returns the approximate memory in bytes that is held.
     pub fn held_bytes(&self) -> usize {
         let texts = self.names.len() * (size_of::<Value>() + size_of::<Address>());
-        let body = self.body.as_ref().map_or(0, Parser::held_bytes);
-        size_of::<AddressReader>() + texts + body + 2 * self.valid.len() * size_of::<Address>()
+        size_of::<AddressReader>() + texts + 2 * self.valid.len() * size_of::<Address>()
     }
 }
 

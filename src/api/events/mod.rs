@@ -52,7 +52,7 @@ fn of_query(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /events`
 fn of_body(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let addresses = AddressReader::of_body(context.request.body)?;
+    let addresses = AddressReader::of_body(context.json_body())?;
     start(context, Some(addresses))
 }
 
