@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::place::{BlockName, ShortHash, short};
+use crate::budget::{Budget, cost};
 use crate::chain::{ChainSnapshot, ConfirmedBlock};
 use crate::mempool::{FateRecord, MempoolEntry};
 use crate::model::transaction::Hashes;
@@ -23,6 +24,8 @@ pub const MAX_BYTES: usize = MAX_RECENT_BYTES + MAX_UNDONE_BYTES + MAX_CHANGE_BY
 const MAX_UNDONE_BYTES: usize = 16 << 20;
 /// Maximum bytes of the last changes of the mempool. A stream that is further behind is told the whole mempool again.
 pub const MAX_CHANGE_BYTES: usize = 2 << 20;
+/// Work units for a row of old blocks: it is mostly not in memory, and the node waits for the disk.
+pub const OLD_ROW: u32 = 20;
 /// Time without output after which a stream sends a sign of life.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 /// Time that passes between two changes of the mempool that are told, for each stream that tells them: with many streams
@@ -90,8 +93,12 @@ struct WaitingStream {
 /// What the event streams share.
 #[derive(Default)]
 pub struct EventFeed {
-    /// Least recently told first.
-    recent: VecDeque<Rc<FeedBlock>>,
+    /// The blocks that were told last, each with the number of the time when it was.
+    recent: BTreeMap<Height, (u64, Rc<FeedBlock>)>,
+    /// The same in the order of these numbers.
+    recent_order: BTreeMap<u64, Height>,
+    /// Number of the last time.
+    last_told: u64,
     recent_bytes: usize,
     undone: HashMap<(Height, ShortHash), Rc<FeedBlock>>,
     /// Oldest first.
@@ -118,24 +125,42 @@ pub struct EventFeed {
 
 /// Blocks.
 impl EventFeed {
-    /// Returns the block at a height of the chain.
-    pub fn block(&mut self, height: Height, chain: &ChainSnapshot<'_>) -> Result<Rc<FeedBlock>, StoreError> {
-        if let Some(place) = self.recent.iter().rposition(|known| known.block.header.height == height)
-            && let Some(known) = self.recent.remove(place)
-        {
-            self.recent.push_back(Rc::clone(&known));
-            return Ok(known);
+    /// Returns the block at a height of the chain. Who reads it first is charged for that.
+    pub fn block(
+        &mut self,
+        height: Height,
+        chain: &ChainSnapshot<'_>,
+        budget: &mut Budget,
+    ) -> Result<Rc<FeedBlock>, StoreError> {
+        self.last_told += 1;
+        if let Some((told, known)) = self.recent.get_mut(&height) {
+            self.recent_order.remove(told);
+            self.recent_order.insert(self.last_told, height);
+            *told = self.last_told;
+            return Ok(Rc::clone(known));
         }
         let block = ConfirmedBlock::read(chain.snapshot, height, chain.network)?;
         let block = block.ok_or(StoreError::Damaged("a block is missing"))?;
+        let transactions = cost::TRANSACTION.saturating_mul(block.transactions.len() as u32);
+        budget.charge(OLD_ROW + cost::bytes(block.bytes) + transactions);
         let name = BlockName::of(&block.header, chain)?;
         let block = Rc::new(FeedBlock::new(block, name));
         self.recent_bytes += block.bytes;
-        self.recent.push_back(Rc::clone(&block));
-        while self.recent_bytes > MAX_RECENT_BYTES && self.recent.len() > 1 {
-            self.recent_bytes -= self.recent.pop_front().map_or(0, |oldest| oldest.bytes);
+        self.recent.insert(height, (self.last_told, Rc::clone(&block)));
+        self.recent_order.insert(self.last_told, height);
+        while self.recent_bytes > MAX_RECENT_BYTES
+            && self.recent.len() > 1
+            && let Some((_, oldest)) = self.recent_order.pop_first()
+        {
+            self.recent_bytes -= self.recent.remove(&oldest).map_or(0, |(_, oldest)| oldest.bytes);
         }
         Ok(block)
+    }
+
+    /// Returns whether the block at a height was told lately, or may be told by many streams: it can still be replaced.
+    pub fn is_shared(&self, height: Height, chain: &ChainSnapshot<'_>) -> bool {
+        let is_old = height.0.saturating_add(chain.network.chain.rewrite_limit) < chain.height.0;
+        !is_old || self.recent.contains_key(&height)
     }
 
     /// Returns an undone block.
@@ -153,12 +178,10 @@ impl EventFeed {
     ) -> Result<(), StoreError> {
         self.has_new_blocks = true;
         self.chain_changes += 1;
-        let EventFeed { recent, recent_bytes, .. } = self;
-        recent.retain(|known| {
-            let stays = known.block.header.height <= common;
-            *recent_bytes -= if stays { 0 } else { known.bytes };
-            stays
-        });
+        for (told, block) in self.recent.split_off(&common.next()).into_values() {
+            self.recent_order.remove(&told);
+            self.recent_bytes -= block.bytes;
+        }
         let hashes: HashMap<Height, Hash256> =
             undone.iter().map(|block| (block.header.height, block.header.hash)).collect();
         for block in undone.into_iter().rev() {

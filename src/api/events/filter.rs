@@ -126,6 +126,11 @@ impl Filter {
         self.confirmations == 0 && (self.kinds.unconfirmed || self.kinds.left)
     }
 
+    /// Returns whether anything is told of blocks that stay in the chain.
+    pub fn tells_chain(&self) -> bool {
+        self.kinds.transactions || self.kinds.blocks
+    }
+
     /// Returns whether one of some accounts is told.
     pub fn has_one_of(&self, accounts: &[Address]) -> bool {
         let Some(addresses) = &self.addresses else { return true };

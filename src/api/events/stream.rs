@@ -8,7 +8,7 @@ use super::super::streams::{BodyWriter, ResponseStream};
 use super::super::transaction_status::{TransactionStatus, signatures_of};
 use super::super::transactions::{DAMAGED, TransactionMeta, TransactionPair, write_hash};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
-use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent};
+use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent, OLD_ROW};
 use super::filter::{AddressReader, Filter, Kinds};
 use super::place::{BlockName, END, Place, Position, short};
 use crate::budget::cost;
@@ -27,8 +27,6 @@ const FAR: u64 = 64;
 const MAX_FOUND: usize = 1024;
 /// Bytes of output after which a step ends.
 const STEP_BYTES: usize = 16 << 10;
-/// Work units for a row of old blocks: it is mostly not in memory, and the node waits for the disk.
-const OLD_ROW: u32 = 20;
 const FOREIGN: ApiError =
     ApiError::argument("the id is of no block of this chain; begin again with from= and a height");
 const ABOVE: ApiError = ApiError::argument("from must not be above the next block");
@@ -124,6 +122,9 @@ impl ResponseStream for EventStream {
             let read = reader.advance(node.chain.network.byte, &mut node.budget)?;
             let Some(addresses) = read else { return Ok(Progress::Yield) };
             (self.filter.addresses, self.reader) = (Some(addresses), None);
+            if node.budget.is_exhausted() {
+                return Ok(Progress::Yield);
+            }
         }
         let out = &mut *writer.body;
         if let Some(start) = self.start.take() {
@@ -250,7 +251,7 @@ impl EventStream {
             match self.position(&self.place, node)? {
                 // The chain has the block again, but a rollback that has begun is told to its end.
                 Position::InChain if self.place.rollback.is_some() => {
-                    let block = node.events.block(self.place.height, &node.chain)?;
+                    let block = node.events.block(self.place.height, &node.chain, &mut node.budget)?;
                     self.tell_undone(&block, Height(self.place.height.0.saturating_sub(1)), node, out)?;
                 }
                 Position::InChain => break,
@@ -266,6 +267,9 @@ impl EventStream {
             is_first = false;
             if self.window.is_some() {
                 self.tell_window(node, out)?;
+            } else if self.place.height < target && !self.filter.tells_chain() {
+                node.budget.charge(cost::HEADER);
+                self.place = Place::after(target, &node.chain)?;
             } else if let Some(end) = self.window_end(target, node) {
                 self.window = Some(Box::new(self.open_window(end, node)?));
             } else if self.place.height > target || (self.place.height == target && self.place.next == END) {
@@ -347,11 +351,30 @@ impl EventStream {
         Ok(())
     }
 
+    /// Goes on after the block at a height without reading more than its header, if it has no transactions and is so old
+    /// that few streams tell it. Returns whether it does.
+    fn skip_empty_block(&mut self, height: Height, node: &mut NodeContext<'_>) -> Result<bool, StoreError> {
+        if node.events.is_shared(height, &node.chain) {
+            return Ok(false);
+        }
+        let header = stored_header(node.chain.snapshot, height)?.ok_or(DAMAGED)?;
+        node.budget.charge(cost::HEADER);
+        if header.ids.0 != header.ids.1 {
+            return Ok(false);
+        }
+        node.budget.charge(cost::HEADER);
+        self.place = Place { height, next: END, block: Rc::new(BlockName::of(&header, &node.chain)?), rollback: None };
+        Ok(true)
+    }
+
     /// Tells the rest of the block of the place, or goes on to the next block.
     fn tell_block(&mut self, node: &mut NodeContext<'_>, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let is_new = self.place.next == END;
         let height = if is_new { self.place.height.next() } else { self.place.height };
-        let of = node.events.block(height, &node.chain)?;
+        if is_new && !self.filter.kinds.blocks && self.skip_empty_block(height, node)? {
+            return Ok(());
+        }
+        let of = node.events.block(height, &node.chain, &mut node.budget)?;
         let confirmations = (node.chain.height.0 + 1).saturating_sub(height.0);
         if is_new {
             node.budget.charge(cost::HEADER);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::feed::OLD_ROW;
 use crate::api::tests::*;
 use crate::api::{Api, EventFeed, MempoolEvent};
 use crate::budget::Budget;
@@ -70,8 +71,9 @@ struct Stream<'a> {
     id: Option<String>,
     reply: Response,
     is_open: bool,
-    /// Steps so far.
+    /// Steps so far, and the units of work that they were charged.
     steps: usize,
+    units: u32,
     text: String,
 }
 
@@ -87,6 +89,7 @@ impl<'a> Stream<'a> {
             reply: Response::new(),
             is_open: false,
             steps: 0,
+            units: 0,
             text: String::new(),
         }
     }
@@ -116,6 +119,7 @@ impl<'a> Stream<'a> {
             let (progress, used) = step.unwrap();
             assert!(used <= STEP + OVERRUN, "{used} units");
             self.steps += 1;
+            self.units += used;
             self.is_open = true;
             match progress {
                 Progress::Yield => continue,
@@ -413,6 +417,50 @@ fn a_transaction_is_told_once_it_has_the_confirmations_and_is_not_taken_back_wit
     stream.replace(Height(1), vec![vec![]; 8]);
     let told: Vec<_> = stream.news().iter().map(|event| event.kind.clone()).collect();
     assert_eq!(told, ["rollback", "undone", "undone"]);
+}
+
+#[test]
+fn a_stream_that_tells_nothing_of_the_chain_reads_none_of_its_blocks() {
+    for query in ["kinds=left".to_owned(), "kinds=unconfirmed".to_owned(), format!("kinds=left&address={}", of(2))] {
+        let scene = with_payments(60).with_rewrite_limit(5);
+        let mut stream = Stream::new(&scene, &format!("from=1&confirmations=0&{query}"));
+        assert_eq!(stream.news(), [], "{query}");
+        assert!(stream.units < 60, "{} units for {query}", stream.units);
+        assert_eq!(stream.node.events.bytes(), 0);
+        // It is at the tip.
+        stream.replace(Height(60), vec![vec![], vec![], vec![]]);
+        assert_eq!(stream.news()[0].place(), ("rollback", 60, 99), "{query}");
+    }
+}
+
+#[test]
+fn who_reads_a_block_first_is_charged_for_that_though_nothing_of_it_is_told() {
+    let scene = with_payments(60);
+    let mut stream = Stream::new(&scene, "from=1&mosaic=a:b");
+    assert_eq!(stream.news(), []);
+    let read = stream.units;
+    assert!(read > 62 * OLD_ROW, "{read} units for 62 blocks");
+    stream.reconnect("");
+    assert_eq!(stream.news(), []);
+    let told_again = stream.units - read;
+    assert!(told_again < read / 2, "{told_again} units for what was read before, {read} at first");
+}
+
+#[test]
+fn of_an_old_block_without_transactions_the_header_alone_is_read() {
+    let (empty, full) = (Scene::empty().with_rewrite_limit(5), with_payments(60).with_rewrite_limit(5));
+    (0..62).for_each(|_| _ = empty.add_block(Vec::new()));
+    let mut stream = Stream::new(&empty, "from=1");
+    assert_eq!(stream.news(), []);
+    // Those that can still be replaced are told by many streams, and read once for all.
+    assert!(stream.units < 62 * 6 + 7 * OLD_ROW, "{} units", stream.units);
+    let mut stream = Stream::new(&full, "from=1");
+    let told: Vec<_> =
+        stream.news().iter().map(|event| (event.number("height"), event.data["index"].clone())).collect();
+    let mut with_blocks = Stream::new(&full, "from=1&kinds=block,transaction");
+    let expected = with_blocks.news().into_iter().filter(|event| event.kind == "transaction");
+    assert_eq!(told, expected.map(|event| (event.number("height"), event.data["index"].clone())).collect::<Vec<_>>());
+    assert_eq!(told.len(), 60);
 }
 
 #[test]
