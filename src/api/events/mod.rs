@@ -82,7 +82,9 @@ fn start_of(context: &RequestContext<'_>) -> Result<Start, ApiError> {
         None => context.parameter("after")?,
     };
     if let Some(id) = id {
-        let place = Place::parse(&id).ok_or(ApiError::argument("the id of an event must be one that a stream sent"))?;
+        let rewrite_limit = context.node.chain.network.chain.rewrite_limit;
+        let place = Place::parse(&id, rewrite_limit)
+            .ok_or(ApiError::argument("the id of an event must be one that a stream sent"))?;
         return Ok(Start::After(place));
     }
     let Some(text) = context.parameter("from")? else { return Ok(Start::Now) };

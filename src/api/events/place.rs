@@ -5,7 +5,7 @@
 //! which a block far below the tip does not need. Of a block that can still be replaced it goes on with those of its
 //! ancestors 1, 2, 4, … blocks below it, so that a node that never had the block finds where its own chain branched off.
 //! `NEXT-COMMON` stands for `NEXT` within a rollback to the height `COMMON`: whoever has begun to undo goes on down to there,
-//! even if the chain has the block again.
+//! even if the chain has the block again. It is at most twice the rewrite limit below the block.
 
 use std::fmt;
 use std::rc::Rc;
@@ -120,13 +120,17 @@ impl Place {
         Ok(Place { height, next: END, block: Rc::new(BlockName::of(&header, chain)?), rollback: None })
     }
 
-    /// Parses an id.
-    pub fn parse(text: &str) -> Option<Place> {
+    /// Parses an id in a chain with a rewrite limit. A rollback is at most twice as deep: a chain that has replaced another
+    /// may be shorter, and be replaced in turn before the first rollback is told.
+    pub fn parse(text: &str, rewrite_limit: u64) -> Option<Place> {
         let mut parts = text.split('.');
         let height = number(parts.next()?)?;
         let next = parts.next()?;
         let (next, rollback) = match next.split_once('-') {
-            Some((next, rollback)) => (next, Some(number(rollback).filter(|rollback| (1..height).contains(rollback))?)),
+            Some((next, rollback)) => {
+                let deepest = height.saturating_sub(rewrite_limit.saturating_mul(2)).max(1);
+                (next, Some(number(rollback).filter(|rollback| (deepest..height).contains(rollback))?))
+            }
             None => (next, None),
         };
         let next = match next {

@@ -464,6 +464,21 @@ fn of_an_old_block_without_transactions_the_header_alone_is_read() {
 }
 
 #[test]
+fn an_id_whose_rollback_is_deeper_than_the_rewrite_limit_allows_is_rejected() {
+    let scene = with_payments(60).with_rewrite_limit(5);
+    let id = Stream::new(&scene, "").run()[0].id.clone();
+    let forged = |common: u64| format!("after={}", id.replacen(".end", &format!(".end-{common}"), 1));
+    let height: u64 = id.split('.').next().unwrap().parse().unwrap();
+    for common in [height - 11, 1] {
+        let (status, message) = Stream::new(&scene, &forged(common)).error();
+        assert_eq!((status, message.contains("must be one that a stream sent")), (400, true), "{message}");
+    }
+    let told = Stream::new(&scene, &forged(height - 10)).news();
+    assert_eq!((told[0].kind.as_str(), told[0].number("height")), ("undone", height));
+    assert!(told.iter().filter(|event| event.kind == "undone").all(|event| event.number("height") > height - 10));
+}
+
+#[test]
 fn far_behind_the_tip_the_lists_of_the_accounts_tell_what_the_blocks_tell() {
     let scene = with_payments(200).with_rewrite_limit(5);
     let whole = format!("from=1&address={},{}", of(2), of(3));
