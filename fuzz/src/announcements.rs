@@ -11,7 +11,7 @@ use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, Unlocked
 use nisd::chain::{ChainUpdate, StakeCache, Verified, pushed_branch, rollback};
 use nisd::codec::SigningForm;
 use nisd::crypto::{KeyPair, PrivateKey};
-use nisd::mempool::{MAX_BYTES, Mempool, ShortId, short_id};
+use nisd::mempool::{AccountSearch, MAX_BYTES, Mempool, ShortId, short_id};
 use nisd::model::transaction::{
     AggregateModification, Cosignature, ImportanceTransfer, LinkMode, Message, MessageKind, Modification,
     ModificationKind, Multisig, Transfer, wire_version,
@@ -513,7 +513,13 @@ impl<'g> Harness<'g> {
                 let mut expected: Vec<&Transaction> = found.map(|(_, one)| *one).collect();
                 expected.sort_by_key(|one| Reverse(one.timestamp));
                 expected.truncate(MAX_SHOWN);
-                let shown = pool.most_recent(&account, MAX_SHOWN, confirmed).expect("a store that works");
+                let mut search = AccountSearch::new(account, MAX_SHOWN);
+                let shown = loop {
+                    let step = pool.search(&mut search, confirmed, &mut Budget::new(8)).expect("a store that works");
+                    if let Some(shown) = step {
+                        break shown;
+                    }
+                };
                 let shown: Vec<_> = shown.into_iter().map(|entry| Rc::clone(&entry.transaction)).collect();
                 assert!(shown.iter().map(|one| &**one).eq(expected), "what an account is shown");
                 if !pool.is_rebuilding() {

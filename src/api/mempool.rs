@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use super::request_context::parse_page;
 use super::routes::{Route, get};
-use super::streams::{ListStream, list_of_each};
+use super::streams::{ListStep, ListStream, list_of_each, list_stream};
 use super::transactions::write_hash;
-use super::{ApiError, RequestContext, View};
+use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::Encoder;
-use crate::mempool::MempoolEntry;
+use crate::mempool::{AccountSearch, MempoolEntry};
 use crate::model::{Hash256, Timestamp, Transaction};
 
 /// Routes. NIS1 does not have the second one.
@@ -64,9 +64,30 @@ fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         Some("true") => Some(parse_page(None, context.parameter("pageSize")?.as_deref())?.size),
         Some(_) => return Err(ApiError::argument("hashes must be true or false")),
     };
-    let found = context.node.mempool.most_recent(&address, limit.unwrap_or(MAX_SHOWN), &context.node.chain)?;
-    let shown = |entry: &MempoolEntry| Unconfirmed { hash: limit.map(|_| entry.hashes.own), ..Unconfirmed::of(entry) };
-    context.send_stream(list_of(found.into_iter().map(shown).collect()))
+    let mut search = AccountSearch::new(address, limit.unwrap_or(MAX_SHOWN));
+    let mut found: Option<std::vec::IntoIter<Unconfirmed>> = None;
+    let shown =
+        move |entry: &MempoolEntry| Unconfirmed { hash: limit.map(|_| entry.hashes.own), ..Unconfirmed::of(entry) };
+    context.send_stream(list_stream(move |step| {
+        if found.is_none() {
+            let NodeContext { mempool, chain, budget, .. } = &mut *step.node;
+            let entries = mempool.search(&mut search, chain, budget)?;
+            *step.held_bytes = search.held_bytes();
+            found = entries.map(|entries| entries.into_iter().map(shown).collect::<Vec<_>>().into_iter());
+        }
+        let Some(list) = &mut found else {
+            step.is_interrupted = true;
+            return Ok(());
+        };
+        while let Some(transaction) = list.next() {
+            write_transaction(step, &transaction);
+            *step.held_bytes = list.len() * TRANSACTION_BYTES;
+            if !step.should_continue(list.len()) {
+                break;
+            }
+        }
+        Ok(())
+    }))
 }
 
 /// `GET /mempool/transactions`: a page of all, in the order of arrival, from the one after the id `after` on.
@@ -90,12 +111,16 @@ const TRANSACTION_BYTES: usize = 2048;
 /// Creates a list of unconfirmed transactions.
 pub(super) fn list_of<T: View + 'static>(transactions: Vec<T>) -> ListStream {
     list_of_each(transactions, TRANSACTION_BYTES, |step, transaction| {
-        let start = step.written();
-        step.push(&transaction);
-        let written = step.written() - start;
-        step.node.budget.charge(cost::TRANSACTION + cost::bytes(written));
+        write_transaction(step, &transaction);
         Ok(())
     })
+}
+
+fn write_transaction(step: &mut ListStep<'_, '_, '_>, transaction: &impl View) {
+    let start = step.written();
+    step.push(transaction);
+    let written = step.written() - start;
+    step.node.budget.charge(cost::TRANSACTION + cost::bytes(written));
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ pub use transfers::{ALL_TRANSFERS, transfer_page};
 pub use crate::codec::Format;
 /// An object of the interface.
 pub use crate::codec::Writable as View;
+pub use crate::mempool::AccountSearch;
 pub use crate::state::{LinkPhase, RemoteStatus};
 
 use std::time::Duration;

@@ -4,6 +4,7 @@
 //! so that unconfirmed funds can be spent. After every change of the chain the overlay is rebuilt, one transaction per
 //! step; meanwhile queries return the previous content.
 
+mod account_search;
 mod admission;
 mod conflicts;
 mod fates;
@@ -18,6 +19,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
+pub use account_search::AccountSearch;
 pub use admission::Accepted;
 pub use conflicts::Conflict;
 pub use fates::{Fate, FateRecord, Fates, MAX_FATES};
@@ -278,30 +280,6 @@ pub fn short_id(hash: &Hash256) -> ShortId {
 
 /// Queries.
 impl Mempool {
-    /// Returns the transactions that affect an account, or wait for its cosignature, youngest first, at most `limit`. The
-    /// cost does not grow with the number of transactions of the account, nor with the multisig accounts that name it, as
-    /// anybody can create these: only those with transactions here are looked up.
-    pub fn most_recent(
-        &self,
-        account: &Address,
-        limit: usize,
-        confirmed: &ChainSnapshot<'_>,
-    ) -> Result<Vec<&MempoolEntry>, StoreError> {
-        let mut found: BTreeSet<(Reverse<Timestamp>, u64)> =
-            self.content.youngest(&self.content.by_age, account).take(limit).collect();
-        let multisigs = &self.content.multisigs_by_age;
-        let mut next = multisigs.first();
-        while let Some((multisig, ..)) = next {
-            if state::is_cosignatory_of(confirmed.snapshot, account, multisig)? {
-                found.extend(self.content.youngest(multisigs, multisig).take(limit));
-            }
-            let last = (*multisig, Reverse(Timestamp(i32::MIN)), u64::MAX);
-            next = multisigs.range((Bound::Excluded(last), Bound::Unbounded)).next();
-        }
-        let found = found.iter().take(limit).filter_map(|(_, number)| self.content.entries.get(number));
-        Ok(found.collect())
-    }
-
     /// Returns the transactions that arrived after the one with an id, in the order of arrival.
     pub fn arrived_after(&self, id: u64) -> impl Iterator<Item = &MempoolEntry> {
         let MempoolContent { by_id, entries, .. } = &self.content;

@@ -9,11 +9,12 @@ use super::stomp::encoder::MESSAGE_END;
 use super::topics;
 use crate::api::streams::ResponseStream;
 use crate::api::{
-    ALL_TRANSFERS, AccountBody, ApiError, BlockBody, DefinitionAndSupply, NodeContext, Page, TransactionMeta,
-    TransactionPair, TransactionStatus, View, definitions_owned_by, mosaics_owned_by, namespaces_rented_by, supply_of,
-    transfer_page,
+    ALL_TRANSFERS, AccountBody, AccountSearch, ApiError, BlockBody, DefinitionAndSupply, NodeContext, Page,
+    TransactionMeta, TransactionPair, TransactionStatus, View, definitions_owned_by, mosaics_owned_by,
+    namespaces_rented_by, supply_of, transfer_page,
 };
 use crate::codec::json::JsonEncoder;
+
 use crate::model::{Address, Hash256, Height, Timestamp, Transaction};
 use crate::net::{SharedBytes, SharedBytesCounter};
 use crate::peer::wire::ErrorBody;
@@ -116,6 +117,8 @@ pub enum Item {
     /// Up to 10 of the newest unconfirmed transactions that affect the address, on the topics on which they were
     /// published when they arrived.
     UnconfirmedOf(Address),
+    /// The search for these.
+    SearchOfAccount(Box<AccountSearch>),
     /// The local node, on `/node/info`.
     NodeInfo,
     /// What became of a transaction, on `/status/<HASH>`.
@@ -141,7 +144,11 @@ impl Item {
             Item::OfAccount(topic, address) => topic.of(address),
             Item::NodeInfo => "/node/info".to_owned(),
             Item::Status(hash) => topics::status_topic(hash),
-            Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => return None,
+            Item::LastBlock
+            | Item::Transactions(..)
+            | Item::Confirmed(..)
+            | Item::UnconfirmedOf(_)
+            | Item::SearchOfAccount(_) => return None,
         })
     }
 
@@ -170,7 +177,11 @@ impl Item {
                 return topic.open(*address, node).map(Messages::Stream);
             }
             Item::Block(height) => return Ok(Messages::Stream(Box::new(BlockBody::new(*height).into_stream()))),
-            Item::LastBlock | Item::Transactions(..) | Item::Confirmed(..) | Item::UnconfirmedOf(_) => {
+            Item::LastBlock
+            | Item::Transactions(..)
+            | Item::Confirmed(..)
+            | Item::UnconfirmedOf(_)
+            | Item::SearchOfAccount(_) => {
                 return Err(ApiError::internal("no message"));
             }
         }))

@@ -10,8 +10,9 @@ use super::session::SessionId;
 use super::session_table::SessionTable;
 use super::topics::{self, matches_pattern};
 use crate::api::streams::{BodyWriter, ResponseStream};
-use crate::api::{ApiError, Format, NodeContext};
+use crate::api::{AccountSearch, ApiError, Format, NodeContext};
 use crate::codec::json::JsonEncoder;
+
 use crate::model::{Address, Body, Height, MosaicId, Transaction};
 use crate::net::service::{Effects, Progress};
 use crate::state;
@@ -93,7 +94,11 @@ impl PublishJob {
     pub fn held_bytes(&self) -> usize {
         let delivery = self.delivery.as_ref().map_or(0, Delivery::held_bytes);
         let accounts = self.accounts.len() + self.queue.len();
-        JOB_BYTES + delivery + accounts * 2 * size_of::<Address>()
+        let searches = self.queue.iter().map(|item| match item {
+            Item::SearchOfAccount(search) => search.held_bytes(),
+            _ => 0,
+        });
+        JOB_BYTES + delivery + accounts * 2 * size_of::<Address>() + searches.sum::<usize>()
     }
 
     fn next_item(&mut self) -> Option<Item> {
@@ -111,6 +116,9 @@ impl PublishJob {
 
     /// Starts the delivery of an item's message, and adds the items that follow from it to the queue.
     fn start(&mut self, item: Item, context: &mut PublishContext<'_>) -> Result<(), ApiError> {
+        if let Item::SearchOfAccount(search) = item {
+            return self.search(search, context);
+        }
         match &item {
             Item::Height(height) => self.queue.push_front(Item::Block(*height)),
             Item::LastBlock => {
@@ -135,13 +143,30 @@ impl PublishJob {
                 self.publish_to_accounts(transaction, UNCONFIRMED_HEIGHT, topics::UNCONFIRMED_OF, context);
             }
             Item::OfAccount(AccountTopic::RecentTransfers, address) | Item::UnconfirmedOf(address) => {
-                let NodeContext { mempool, chain, .. } = &context.node;
-                let unconfirmed = mempool.most_recent(address, MAX_UNCONFIRMED_IN_ANSWER, chain)?;
-                self.queue.extend(unconfirmed.iter().map(|entry| Item::Unconfirmed(Rc::clone(&entry.transaction))));
+                let search = Box::new(AccountSearch::new(*address, MAX_UNCONFIRMED_IN_ANSWER));
+                self.queue.push_back(Item::SearchOfAccount(search));
             }
-            Item::TransactionOf(..) | Item::OfAccount(..) | Item::NodeInfo | Item::Status(_) => {}
+            Item::TransactionOf(..)
+            | Item::OfAccount(..)
+            | Item::SearchOfAccount(_)
+            | Item::NodeInfo
+            | Item::Status(_) => {}
         }
         self.delivery = item.topic().map(|topic| Delivery::new(topic, item, self.only, context.table));
+        Ok(())
+    }
+
+    /// Goes on with a search for unconfirmed transactions, which are then published in its place.
+    fn search(&mut self, mut search: Box<AccountSearch>, context: &mut PublishContext<'_>) -> Result<(), ApiError> {
+        let NodeContext { mempool, chain, budget, .. } = &mut context.node;
+        match mempool.search(&mut search, chain, budget)? {
+            None => self.queue.push_front(Item::SearchOfAccount(search)),
+            Some(found) => {
+                for entry in found.into_iter().rev() {
+                    self.queue.push_front(Item::Unconfirmed(Rc::clone(&entry.transaction)));
+                }
+            }
+        }
         Ok(())
     }
 

@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::api::tests::*;
-use crate::crypto::Signature;
-use crate::model::{Timestamp, Transaction};
+use crate::budget::cost;
+use crate::crypto::{PublicKey, Signature};
+use crate::model::{Body, Timestamp, Transaction};
+use crate::net::http::Response;
+use crate::net::service::Progress;
 use crate::store::{Table, Write as _};
 
 /// A payment of the first account; those with higher numbers are younger.
@@ -97,7 +100,7 @@ fn a_page_of_the_mempool_costs_the_same_however_many_transactions_it_holds() {
         let (scene, mut node) = (Scene::new(), TestNode::default());
         (0..count).for_each(|number| node.mempool.add_unchecked(payment(number), NETWORK));
         let line = format!("GET /mempool/transactions?pageSize=100&after={}", count - 150);
-        let mut reply = crate::net::http::Response::new();
+        let mut reply = Response::new();
         let step =
             TestRequest::new(&line).step(&mut Api::new(settings()), &scene, &mut node, &mut reply, false, PLENTY);
         let found: Value = serde_json::from_slice(&reply.body).unwrap();
@@ -124,4 +127,36 @@ fn multisig_accounts_that_name_an_account_are_not_read_for_its_unconfirmed_trans
     let found = data(&line, &scene, &mut node);
     assert_eq!(found.len(), 1);
     assert_eq!(found[0]["transaction"]["timeStamp"], 102);
+}
+
+#[test]
+fn multisig_accounts_whose_transactions_wait_are_looked_up_in_steps_that_are_charged() {
+    const COUNT: u8 = 200;
+    const STEP: u32 = 20;
+    let (scene, mut node) = (Scene::new(), TestNode::default());
+    let account = address(251);
+    for number in 0..COUNT {
+        let mut outer = Transaction { timestamp: Timestamp(200 + i32::from(number)), ..multisig() };
+        let Body::Multisig(body) = &mut outer.body else { unreachable!() };
+        body.inner.signer = PublicKey([number; 32]);
+        if number % 10 == 0 {
+            scene.put_cosignatory_of(body.inner.signer_address(NETWORK), account);
+        }
+        node.mempool.add_unchecked(outer, NETWORK);
+    }
+    let line = format!("GET /account/unconfirmedTransactions?address={account}");
+    let (mut api, mut reply) = (Api::new(settings()), Response::new());
+    let (mut progress, mut units, mut steps) = (Progress::Yield, 0, 0);
+    while progress == Progress::Yield {
+        let request = TestRequest::new(&line);
+        let (next, used) = request.step(&mut api, &scene, &mut node, &mut reply, steps > 0, STEP).unwrap();
+        assert!(used <= STEP + 20, "{used} units in step {steps}");
+        (progress, units, steps) = (next, units + used, steps + 1);
+    }
+    let found: Value = serde_json::from_slice(&reply.body).unwrap();
+    let times: Vec<_> =
+        found["data"].as_array().unwrap().iter().map(|one| one["transaction"]["timeStamp"].as_i64().unwrap()).collect();
+    assert_eq!(times, (0..20).rev().map(|number| 200 + 10 * number).collect::<Vec<i64>>());
+    assert!(units > u32::from(COUNT) * cost::ACCOUNT, "{units} units");
+    assert!(api.pending_streams.is_clear());
 }
