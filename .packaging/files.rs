@@ -1,5 +1,5 @@
 //! Writes the files that go with the program into a package: man pages, completions for shells, the unit of systemd and
-//! a configuration file in which every setting is commented.
+//! a configuration file in which every setting but the network is commented out.
 //!
 //!     cargo run --example package-files -- FOLDER
 

@@ -29,7 +29,7 @@ pub enum ConfigCommand {
 /// `nisd settings`.
 #[derive(Args, Debug)]
 pub struct PrintSettings {
-    /// Print a configuration file to start from, in which every setting is commented out
+    /// Print a configuration file to start from, in which every setting but the network is commented out
     #[arg(long)]
     pub file: bool,
 }

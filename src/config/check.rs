@@ -36,7 +36,7 @@ pub enum FileKind {
     /// Known peers, as `peers-config_NETWORK.json`.
     #[display("list of peers")]
     Peers,
-    /// Settings of something else, as `db.properties` of NIS1.
+    /// Settings of something else, as `db.properties` of NIS1, or no settings.
     #[display("nothing of a node")]
     Foreign,
 }
@@ -77,8 +77,9 @@ pub type File = (PathBuf, Zeroizing<Vec<u8>>);
 pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
     let parse = |(path, bytes): &File| (!is_list(path, bytes)).then(|| properties::parse_lines(path, bytes));
     let contents: Vec<_> = files.iter().map(parse).collect();
-    let is_foreign = |properties: &Vec<Override>| properties::foreign_key(properties).is_some();
-    // The settings of other software have no effect beside those of the node; alone, the node rejects them.
+    let is_foreign = |properties: &Vec<Override>| properties::rejection(properties).is_some();
+    // The settings of other software, and an empty file, have no effect beside those of the node; alone, the node rejects
+    // them.
     let has_own = contents.iter().flatten().flatten().any(|properties| !is_foreign(properties));
     let kinds: Vec<FileKind> = contents
         .iter()
@@ -111,7 +112,7 @@ pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
     for (((path, bytes), content), kind) in files.iter().zip(&contents).zip(kinds) {
         let findings = match content {
             Some(Ok(properties)) => {
-                let rejected = properties::foreign_key(properties).filter(|_| kind == FileKind::Settings);
+                let rejected = properties::rejection(properties).filter(|_| kind == FileKind::Settings);
                 rejected.into_iter().chain(check_settings(properties, &layers, &problems)).collect()
             }
             Some(Err(error)) => vec![error.clone()],
@@ -327,14 +328,14 @@ mod tests {
         let marked = checked(&[settings(), file("peers-config_testnet.json", "\u{feff}{}")]).swap_remove(1);
         assert!(!is_wrong(&marked), "{marked:?}");
         let utf16: Vec<u8> = "\u{feff}nem.network = testnet".encode_utf16().flat_map(u16::to_le_bytes).collect();
-        for text in [&utf16, b"some = thing".as_slice(), b"[{}]"] {
+        for text in [&utf16, b"some = thing".as_slice(), b"[{}]", b"", b"# nem.network = testnet\n"] {
             let found = checked(&[("config.properties".into(), Zeroizing::new(text.to_vec()))]).swap_remove(0);
             assert!(found.kind == FileKind::Settings && is_wrong(&found), "{found:?}");
         }
     }
 
     #[test]
-    fn settings_of_other_software_have_no_effect_beside_those_of_the_node() {
+    fn settings_of_other_software_and_empty_files_have_no_effect_beside_those_of_the_node() {
         let foreign = || file("a-db.properties", "jdbc.url = x\n");
         let [other, own] = &checked(&[foreign(), file("config.properties", "nem.network = testnet\n")])[..] else {
             panic!("two files")
@@ -343,6 +344,13 @@ mod tests {
         assert_eq!((own.kind, said(own)), (FileKind::Settings, vec!["1 nem.network: used".to_owned()]));
         let [alone] = &checked(&[foreign()])[..] else { panic!("one file") };
         assert_eq!(said(alone)[0], "1 the file: WRONG");
+        let empty = || file("config-user.properties", "# nothing\n");
+        let [_, empty_one] = &checked(&[file("config.properties", "nem.network = testnet\n"), empty()])[..] else {
+            panic!("two files")
+        };
+        assert_eq!((empty_one.kind, empty_one.findings.len()), (FileKind::Foreign, 0));
+        let [alone] = &checked(&[empty()])[..] else { panic!("one file") };
+        assert_eq!(said(alone), ["0 the file: WRONG"]);
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub const MAX_FILE_BYTES: usize = 1 << 20;
 /// Java's white space within a line.
 const BLANKS: [char; 3] = [' ', '\t', '\u{c}'];
 
-/// Parses a file of settings: properties in UTF-8. An error if it sets something, but nothing that this program or NIS1 knows:
-/// otherwise a node with the file of another program, or with a damaged one, would run on mainnet.
+/// Parses a file of settings: properties in UTF-8. An error if it sets nothing that this program or NIS1 knows: otherwise a
+/// node with an empty file, a damaged one or that of another program would run on mainnet.
 ///
 /// Returns its values in the order of the file, repeated keys included: escapes are resolved, white space at the end is kept.
 /// `path` is the file for messages.
@@ -28,12 +28,15 @@ pub fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Override>, Diagnostic> {
         return Err(Diagnostic::error(1, text));
     }
     let properties = parse_lines(path, bytes)?;
-    foreign_key(&properties).map_or(Ok(properties), Err)
+    rejection(&properties).map_or(Ok(properties), Err)
 }
 
-/// Returns the error of a file that sets something, but nothing that is known.
-pub(super) fn foreign_key(properties: &[Override]) -> Option<Diagnostic> {
-    let first = properties.first()?;
+/// Returns the error of a file that sets nothing, or nothing that is known.
+pub(super) fn rejection(properties: &[Override]) -> Option<Diagnostic> {
+    let Some(first) = properties.first() else {
+        // As an editor leaves it for a moment, or a full disk for longer.
+        return Some(Diagnostic::error(0, "it sets nothing; for mainnet write nem.network = mainnet"));
+    };
     if properties.iter().any(|property| table::is_known(&property.key)) {
         return None;
     }
@@ -234,10 +237,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_which_no_key_is_known_is_rejected() {
+    fn a_file_that_sets_nothing_or_nothing_known_is_rejected() {
         let read = |text: &str| super::parse(Path::new("a"), text.as_bytes());
-        for text in ["", "# only a comment\n", "a = 1\nnem.network = testnet", "a = 1\nnem.maxThreads = 7"] {
+        for text in ["a = 1\nnem.network = testnet", "a = 1\nnem.maxThreads = 7"] {
             assert!(read(text).is_ok(), "{text}");
+        }
+        for text in ["", "\u{feff}", " \n\n", "# only a comment\n! nem.network = testnet\n", "\\\n\n"] {
+            assert_eq!(
+                read(text).unwrap_err().text,
+                "it sets nothing; for mainnet write nem.network = mainnet",
+                "{text:?}"
+            );
         }
         let error = read("# x\nnem.netwrok = testnet\nb = 1").unwrap_err().to_string();
         assert!(error.starts_with("line 2: nem.netwrok (did you mean nem.network?) is not a setting"), "{error}");

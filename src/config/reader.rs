@@ -57,8 +57,8 @@ pub enum ConfigError {
     /// This file cannot be read.
     #[error("cannot read the configuration file {}", files::describe_at(.0, .1))]
     Unreadable(PathBuf, io::Error),
-    /// This file is no properties file.
-    #[error("cannot parse the configuration file {path}: {1}", path = .0.display())]
+    /// This file is no properties file, or sets nothing that is known.
+    #[error("cannot use the configuration file {path}: {1}", path = .0.display())]
     Syntax(PathBuf, Diagnostic),
     /// All wrong values.
     #[error("{}", list(.0))]

@@ -407,7 +407,7 @@ pub fn print(width: usize) -> String {
     text
 }
 
-/// Returns a configuration file in which every setting is described and commented out, with its default.
+/// Returns a configuration file in which every setting is described and, but for the network, commented out, with its default.
 pub fn file() -> String {
     const WIDTH: usize = 96;
     let mut text = String::from(FILE_INTRODUCTION);
@@ -419,7 +419,9 @@ pub fn file() -> String {
                 let _ = writeln!(text, "# {}", line.trim_start());
             }
             let value = if let DefaultValue::Value(value) = key.default { value } else { "" };
-            let _ = writeln!(text, "#{}", format!("{} = {value}", key.name).trim_end());
+            // A file that sets nothing is rejected.
+            let mark = if key.name == "nem.network" { "" } else { "#" };
+            let _ = writeln!(text, "{mark}{}", format!("{} = {value}", key.name).trim_end());
         }
     }
     text
@@ -443,7 +445,8 @@ impl Key {
 
 const FILE_INTRODUCTION: &str = "\
 # Settings of a node, for `nisd run --config FILE`. Lines that begin with # are comments; each
-# setting is shown with its default. `nisd config check FILE` checks the file.
+# setting is shown with its default. Only the network is set, since a file that sets nothing is
+# rejected. `nisd config check FILE` checks the file.
 #
 # The file may contain private keys: keep it readable by the node only.
 ";
@@ -493,16 +496,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_all_defaults_is_commented_and_changes_nothing() {
+    fn a_file_of_all_defaults_is_commented_but_for_the_network_and_changes_nothing() {
         use super::super::build;
         let read = |text: &str| build(Some(("a".as_ref(), text.as_bytes())), Vec::new(), Some("/home".as_ref()));
         let text = file();
-        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
-        let set: Vec<_> =
-            text.lines().filter_map(|line| line.strip_prefix('#')).filter(|line| line.starts_with('n')).collect();
+        let effective: Vec<_> = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+        assert_eq!(effective, ["nem.network = mainnet"]);
+        let set: Vec<_> = text
+            .lines()
+            .map(|line| line.strip_prefix('#').unwrap_or(line))
+            .filter(|line| line.starts_with('n'))
+            .collect();
         assert_eq!(set.len(), keys().count());
         let set: String = set.iter().filter(|line| !line.ends_with('=')).map(|line| format!("{line}\n")).collect();
-        let (with_all, with_none) = (read(&set).unwrap(), read("").unwrap());
+        let (with_all, with_none) = (read(&set).unwrap(), read(&text).unwrap());
         let without_given = |settings| super::super::Settings { explicit: Default::default(), ..settings };
         assert_eq!(format!("{:?}", without_given(with_all)), format!("{:?}", without_given(with_none)));
     }

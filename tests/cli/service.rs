@@ -173,6 +173,23 @@ fn an_invalid_reload_keeps_the_current_settings() {
 }
 
 #[test]
+fn a_file_without_settings_starts_no_node_and_changes_no_running_one() {
+    let installation = Installation::new();
+    let node = installation.start(&[]);
+    let config = installation.configure(&[]);
+    for emptied in ["", "# nem.network = testnet\n"] {
+        fs::write(&config, emptied).expect("room");
+        node.process.signal("HUP");
+        let words = "no setting is changed: cannot use the configuration file";
+        wait_for("the error", || node.process.log().contains(words).then_some(()));
+        run(args!["run", "--config", &config]).expect_failure(2, &["it sets nothing", "nem.network = mainnet"]);
+        run(args!["config", "check", &config]).expect_failure(2, &["does not start"]);
+    }
+    assert!(!node.process.log().contains("the settings are reloaded"));
+    assert!(Client::connect(node.http).height() >= 1);
+}
+
+#[test]
 fn a_reloaded_setting_applies_to_the_next_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);

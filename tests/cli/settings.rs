@@ -47,7 +47,7 @@ fn unset_settings_have_their_defaults() {
 
 #[test]
 fn a_file_that_names_no_network_is_for_mainnet() {
-    let settings = file("").unwrap();
+    let settings = file("nem.httpPort = 7890").unwrap();
     let network = &settings.network;
     assert_eq!((network.name.as_str(), network.byte), ("mainnet", NetworkByte::MAINNET));
     assert_eq!(network.total_amount, Amount::whole(9_000_000_240));
@@ -214,7 +214,7 @@ fn peer_settings_default_to_those_of_nis1() {
 #[test]
 fn the_scope_of_peers_follows_the_network() {
     for (text, scope) in [
-        ("", Scope::Global),
+        ("nem.network = mainnet", Scope::Global),
         ("nem.network = testnet\nnisd.loopbackPeers = true", Scope::Global),
         (DEVNET, Scope::Private),
         (&format!("{DEVNET}\nnisd.loopbackPeers = true"), Scope::Loopback),
@@ -238,7 +238,7 @@ fn a_host_is_announced_only_if_it_is_of_more_than_this_machine() {
     ] {
         assert_eq!(file(&format!("nem.host = {host}")).unwrap().announces_host(), is_announced, "{host}");
     }
-    assert!(!file("").unwrap().announces_host());
+    assert!(!file("nem.network = mainnet").unwrap().announces_host());
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn clients_are_identified_by_the_configured_proxies_and_hosts() {
     assert_eq!(settings.host_names, ["node.example", "2001:db8::1", "my.host"]);
     assert_eq!(settings.http.local_origins, ["http://localhost:3000"]);
     assert_eq!(settings.http.connections_per_address, 7);
-    let settings = file("").unwrap();
+    let settings = file("nem.network = mainnet").unwrap();
     assert_eq!(settings.http.trusted_proxies, AddressRanges::default());
     assert_eq!(settings.host_names, ["127.0.0.1"]);
 }
@@ -265,7 +265,7 @@ fn a_node_without_any_source_of_blocks_gets_a_warning() {
         let said = said(&text).unwrap();
         assert!(said.contains("THE CHAIN OF devnet STANDS STILL") && said.contains("knows no peers"), "{said}");
     }
-    assert!(said("").is_some_and(|said| said.contains("THE CHAIN OF mainnet STANDS STILL")));
+    assert!(said("nem.network = mainnet").is_some_and(|said| said.contains("THE CHAIN OF mainnet STANDS STILL")));
 }
 
 #[test]
@@ -423,7 +423,7 @@ fn paths_are_relative_to_the_file_or_the_current_folder() {
     assert_eq!(settings.data, Path::new("/srv//home/someone/x/nisd/mainnet"));
     let settings = flags(&[("--data", "nisd.data", "store")]).unwrap();
     assert_eq!(settings.data, Path::new("store"));
-    let homeless = build(Some((Path::new("a"), b"")), Vec::new(), None).unwrap_err().to_string();
+    let homeless = build(Some((Path::new("a"), b"nem.network = mainnet")), Vec::new(), None).unwrap_err().to_string();
     assert!(homeless.contains("nisd.data is not set, and the home folder is not known"), "{homeless}");
     assert!(build(None, Vec::new(), None).is_err());
 }
