@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use log::Level;
 
+use super::import::nemesis_of;
 use super::{CommandError, in_file, notes, print, usage};
-use crate::config::check::{self, FileKind, FileReport};
+use crate::config::Settings;
+use crate::config::check::{self, File, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
 use crate::config::table;
 use crate::files;
@@ -44,14 +46,16 @@ pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), Command
     let ConfigCommand::Check { files } = command;
     let mut contents = Vec::new();
     for path in files {
-        let content = files::read(path, MAX_FILE_BYTES).map_err(in_file(path))?;
-        contents.push((path.clone(), content));
+        let (content, mode) = files::read_with_mode(path, MAX_FILE_BYTES).map_err(in_file(path))?;
+        contents.push(File { path: path.clone(), content, mode });
     }
-    let checked = check::check(&contents, home);
+    let check_nemesis = |settings: &Settings| nemesis_of(settings).map(drop).map_err(|error| error.to_string());
+    let checked = check::check(&contents, home, &check_nemesis);
     let text: String = checked.iter().map(FileReport::to_string).collect::<Vec<_>>().join("\n");
     let count = |level| checked.iter().flat_map(|file| &file.findings).filter(|one| one.level == level).count();
     let [taken, without, wrong] = [Level::Info, Level::Warn, Level::Error].map(count);
-    let summary = format!("\n{taken} used, {without} without effect, {wrong} wrong\n");
+    let warnings: usize = checked.iter().map(|file| file.warnings.len()).sum();
+    let summary = format!("\n{taken} used, {without} without effect, {wrong} wrong, {warnings} warnings\n");
     print(&(text + &summary))?;
     if wrong > 0 {
         return Err(usage(

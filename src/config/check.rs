@@ -10,7 +10,9 @@ use zeroize::Zeroizing;
 use super::files::{KnownPeers, MAX_PEERS_BYTES, PEERS_FILE_END, PEERS_FILE_START, peers_file_name};
 use super::properties;
 use super::reader::{Diagnostic, Layers, Origin, Override, Problem, redact_key};
-use super::settings::Settings;
+use super::settings::{
+    Settings, address_space_warning, exposed_keys_warning, ineffective, network_warnings, no_block_source_warning,
+};
 use super::table::{self, Key};
 use crate::codec::Context;
 use crate::model::Network;
@@ -25,6 +27,8 @@ pub struct FileReport {
     /// The results in the order of the file: information for a line that takes effect, a warning for one without
     /// effect, an error for one with which the node does not start.
     pub findings: Vec<Diagnostic>,
+    /// What else the node warns of when it starts with these files.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// What a file holds. `Display` names it.
@@ -45,10 +49,16 @@ impl fmt::Display for FileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SUBJECT_WIDTH: usize = 40;
         writeln!(f, "{}: {}", self.path.display(), self.kind)?;
-        for finding in &self.findings {
+        let mut line = |finding: &Diagnostic, subject, effect| {
             let place = if finding.line == 0 { String::new() } else { finding.line.to_string() };
-            let (subject, effect, why) = (subject(finding), effect(finding.level), &finding.text);
-            writeln!(f, "{}", format!("{place:>5}  {subject:SUBJECT_WIDTH$}  {effect:9}  {why}").trim_end())?;
+            let why = &finding.text;
+            writeln!(f, "{}", format!("{place:>5}  {subject:SUBJECT_WIDTH$}  {effect:9}  {why}").trim_end())
+        };
+        for finding in &self.findings {
+            line(finding, subject(finding), effect(finding.level))?;
+        }
+        for warning in &self.warnings {
+            line(warning, "the node", "warning")?;
         }
         Ok(())
     }
@@ -68,71 +78,106 @@ fn subject(finding: &Diagnostic) -> &str {
     finding.key.as_deref().unwrap_or("the file")
 }
 
-/// A file: its name, and its content, which may hold private keys.
-pub type File = (PathBuf, Zeroizing<Vec<u8>>);
+/// A file.
+pub struct File {
+    /// Its name.
+    pub path: PathBuf,
+    /// Its content, which may hold private keys.
+    pub content: Zeroizing<Vec<u8>>,
+    /// Its permissions.
+    pub mode: u32,
+}
 
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
-/// network of the settings. Files that the node reads with these settings are checked too: the nemesis block, and the list
-/// of peers beside the first settings, whose report comes first. `home` is the user's home folder.
-pub fn check(files: &[File], home: Option<&Path>) -> Vec<FileReport> {
-    let parse = |(path, bytes): &File| (!is_list(path, bytes)).then(|| properties::parse_lines(path, bytes));
+/// network of the settings. Files that the node reads with these settings are checked too: the nemesis block, whose error
+/// `check_nemesis` returns, and the list of peers beside the first settings, whose report comes first. `home` is the user's
+/// home folder.
+pub fn check(
+    files: &[File],
+    home: Option<&Path>,
+    check_nemesis: &dyn Fn(&Settings) -> Result<(), String>,
+) -> Vec<FileReport> {
+    let parse =
+        |File { path, content, .. }: &File| (!is_list(path, content)).then(|| properties::parse_lines(path, content));
     let contents: Vec<_> = files.iter().map(parse).collect();
-    let is_foreign = |properties: &Vec<Override>| properties::rejection(properties).is_some();
-    // The settings of other software, and an empty file, have no effect beside those of the node; alone, the node rejects
-    // them.
-    let has_own = contents.iter().flatten().flatten().any(|properties| !is_foreign(properties));
-    let kinds: Vec<FileKind> = contents
-        .iter()
-        .map(|content| match content {
-            None => FileKind::Peers,
-            Some(Ok(properties)) if has_own && is_foreign(properties) => FileKind::Foreign,
-            Some(_) => FileKind::Settings,
-        })
-        .collect();
+    let kinds = kinds(&contents);
     let mut layers = Layers::default();
     for properties in contents.iter().flatten().flatten() {
         layers.add(properties.clone());
     }
     let first = kinds.iter().position(|kind| *kind == FileKind::Settings);
-    layers.file = first.map(|first| files[first].0.clone());
-    let (mut network, mut problems, mut nemesis) = (None, Vec::new(), None);
+    layers.file = first.map(|first| files[first].path.clone());
+    let read = Settings::read(&layers, home);
+    let problems = read.as_ref().err().map_or(&[][..], Vec::as_slice);
+    // Lists alone are those of whichever networks their names say.
+    let settings = read.as_ref().ok().filter(|_| first.is_some());
+    let network = settings.map(|settings| &settings.network);
     let mut checked = Vec::new();
-    match Settings::read(&layers, home) {
-        Ok(settings) => {
-            nemesis = settings.nemesis.read().err();
-            let is_given = |(path, _): &File| path.file_name() == settings.peers_file.file_name();
-            if layers.file.is_some() && !files.iter().any(is_given) {
-                checked.extend(check_list_beside(&settings));
-            }
-            // Lists alone are those of whichever networks their names say.
-            network = first.map(|_| settings.network);
-        }
-        Err(found) => problems = found,
-    }
-    for (((path, bytes), content), kind) in files.iter().zip(&contents).zip(kinds) {
+    let without_list = settings.filter(|settings| given_lists(files, settings).next().is_none());
+    checked.extend(without_list.and_then(check_list_beside));
+    for ((File { path, content: bytes, mode }, content), kind) in files.iter().zip(&contents).zip(kinds) {
+        let mut warnings = Vec::new();
         let findings = match content {
             Some(Ok(properties)) => {
+                let keys = properties.iter().map(|property| property.key.as_str());
+                warnings.extend(exposed_keys_warning(path, *mode, keys));
                 let rejected = properties::rejection(properties).filter(|_| kind == FileKind::Settings);
-                rejected.into_iter().chain(check_settings(properties, &layers, &problems)).collect()
+                rejected.into_iter().chain(check_settings(properties, &layers, problems, network)).collect()
             }
             Some(Err(error)) => vec![error.clone()],
-            None => check_peers(path, bytes, network.as_ref()),
+            None => check_peers(path, bytes, network),
         };
-        checked.push(FileReport { path: path.clone(), kind, findings });
+        checked.push(FileReport { path: path.clone(), kind, findings, warnings });
     }
-    let mut settings = checked.iter_mut().filter(|checked| checked.kind == FileKind::Settings);
-    if let Some(first) = settings.next() {
+    let mut of_settings = checked.iter_mut().filter(|checked| checked.kind == FileKind::Settings);
+    if let Some(first) = of_settings.next() {
         // What has no line is reported first.
         let missing = problems.iter().filter(|problem| problem.origin == Origin::Default);
-        let unreadable = nemesis.map(|error| Diagnostic::error(0, error.to_string()));
-        first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)).chain(unreadable));
-        for further in settings {
+        let wrong_nemesis = settings.and_then(|settings| check_nemesis(settings).err());
+        let wrong_nemesis = wrong_nemesis.map(|error| Diagnostic::error(0, error));
+        first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)).chain(wrong_nemesis));
+        first.warnings.extend(settings.into_iter().flat_map(|settings| warnings_at_start(files, settings, &layers)));
+        for further in of_settings {
             let text =
                 "this node reads one file of settings (--config): merge the files, later values override earlier ones";
             further.findings.insert(0, Diagnostic::warn(text));
         }
     }
     checked
+}
+
+/// The settings in a file, or its defect; `None` for a list of peers.
+type Content = Option<Result<Vec<Override>, Diagnostic>>;
+
+/// Returns what each file holds. The settings of other software, and an empty file, have no effect beside those of the node;
+/// alone, the node rejects them.
+fn kinds(contents: &[Content]) -> Vec<FileKind> {
+    let is_foreign = |properties: &[Override]| properties::rejection(properties).is_some();
+    let has_own = contents.iter().flatten().flatten().any(|properties| !is_foreign(properties));
+    let kind = |content: &Content| match content {
+        None => FileKind::Peers,
+        Some(Ok(properties)) if has_own && is_foreign(properties) => FileKind::Foreign,
+        Some(_) => FileKind::Settings,
+    };
+    contents.iter().map(kind).collect()
+}
+
+/// Returns those of the files that have the name of the list of peers that the node reads.
+fn given_lists<'a>(files: &'a [File], settings: &'a Settings) -> impl Iterator<Item = &'a File> {
+    files.iter().filter(|file| file.path.file_name() == settings.peers_file.file_name())
+}
+
+/// Returns what the node warns of when it starts with these settings, besides what concerns one line.
+fn warnings_at_start(files: &[File], settings: &Settings, layers: &Layers) -> Vec<Diagnostic> {
+    let context = Context::of(&settings.network);
+    // A list in another folder is about to be moved beside the settings.
+    let lists = given_lists(files, settings).map(|list| KnownPeers::parse(&list.content, context));
+    let has_peers = lists.chain([settings.listed_peers()]).flatten().any(|list| !list.nodes.is_empty());
+    let is_alone = settings.peers.hosts.is_empty() && !has_peers;
+    let mut warnings = network_warnings(layers, &settings.network);
+    warnings.extend(no_block_source_warning(settings, is_alone));
+    warnings.extend(address_space_warning(&settings.network, usize::BITS));
+    warnings
 }
 
 /// Returns whether a file is a list of peers: by its name, or because it is JSON.
@@ -153,11 +198,19 @@ fn check_list_beside(settings: &Settings) -> Option<FileReport> {
         Err(error) => vec![Diagnostic::error(0, crate::files::explain(&error, Some(path)))],
         Ok(bytes) => check_peers(path, &bytes, Some(&settings.network)),
     };
-    Some(FileReport { path: path.clone(), kind: FileKind::Peers, findings })
+    Some(FileReport { path: path.clone(), kind: FileKind::Peers, findings, warnings: Vec::new() })
 }
 
 /// Returns the results of a settings file, each key at its line.
-fn check_settings(properties: &[Override], layers: &Layers, problems: &[Problem]) -> Vec<Diagnostic> {
+fn check_settings(
+    properties: &[Override],
+    layers: &Layers,
+    problems: &[Problem],
+    network: Option<&Network>,
+) -> Vec<Diagnostic> {
+    let ineffective = network.and_then(|network| ineffective(layers, network));
+    let why_ineffective =
+        |key: &Key| ineffective.as_ref().filter(|(keys, _)| keys.contains(&key.name)).map(|(_, why)| why.clone());
     let of_line = |Override { key, origin, .. }: &Override| {
         let (_, line) = origin.order();
         if let Some(problem) = problems.iter().find(|problem| problem.origin == *origin) {
@@ -166,7 +219,10 @@ fn check_settings(properties: &[Override], layers: &Layers, problems: &[Problem]
         let winning = layers.get(key).map(|set| &set.origin).filter(|winning| *winning != origin);
         let (level, text) = match (table::find(key), winning) {
             (Some(_), Some(winning)) => (Level::Warn, format!("it is set again at {winning}, which is used")),
-            (Some(known), None) => (Level::Info, remark(known).to_owned()),
+            (Some(known), None) => match why_ineffective(known) {
+                Some(why) => (Level::Warn, why),
+                None => (Level::Info, remark(known).to_owned()),
+            },
             (None, _) => (Level::Warn, table::ignored(key).map_or_else(|| unknown(key), str::to_owned)),
         };
         Diagnostic { level, line, key: Some(redact_key(key)), text }
@@ -227,11 +283,16 @@ mod tests {
     use super::*;
 
     fn file(name: &str, content: &str) -> File {
-        (name.into(), Zeroizing::new(content.as_bytes().to_vec()))
+        of_bytes(name.as_ref(), content.as_bytes())
+    }
+
+    fn of_bytes(path: &Path, content: &[u8]) -> File {
+        File { path: path.to_owned(), content: Zeroizing::new(content.to_vec()), mode: 0o600 }
     }
 
     fn checked(files: &[File]) -> Vec<FileReport> {
-        check(files, Some(Path::new("/home/operator")))
+        let check_nemesis = |settings: &Settings| settings.nemesis.read().map(drop).map_err(|error| error.to_string());
+        check(files, Some(Path::new("/home/operator")), &check_nemesis)
     }
 
     /// Formats `place subject: verdict` of each finding.
@@ -329,7 +390,7 @@ mod tests {
         assert!(!is_wrong(&marked), "{marked:?}");
         let utf16: Vec<u8> = "\u{feff}nem.network = testnet".encode_utf16().flat_map(u16::to_le_bytes).collect();
         for text in [&utf16, b"some = thing".as_slice(), b"[{}]", b"", b"# nem.network = testnet\n"] {
-            let found = checked(&[("config.properties".into(), Zeroizing::new(text.to_vec()))]).swap_remove(0);
+            let found = checked(&[of_bytes("config.properties".as_ref(), text)]).swap_remove(0);
             assert!(found.kind == FileKind::Settings && is_wrong(&found), "{found:?}");
         }
     }
@@ -356,10 +417,7 @@ mod tests {
     #[test]
     fn the_files_beside_the_settings_are_checked_as_the_node_reads_them() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = |text: &str| {
-            let path = folder.path().join("config.properties");
-            checked(&[(path, Zeroizing::new(text.as_bytes().to_vec()))])
-        };
+        let settings = |text: &str| checked(&[of_bytes(&folder.path().join("config.properties"), text.as_bytes())]);
         assert_eq!(settings("nem.network = testnet").len(), 1);
         std::fs::write(folder.path().join("peers-config_testnet.json"), "[]").unwrap();
         let [list, _] = &settings("nem.network = testnet")[..] else { panic!("two files") };
@@ -373,6 +431,62 @@ mod tests {
         let [mine] = &settings(&text)[..] else { panic!("one file") };
         let missing = folder.path().join("missing.bin");
         assert!(mine.findings.iter().any(|one| one.text.contains(&*missing.to_string_lossy())), "{mine}");
+    }
+
+    /// Returns the texts of the warnings that the node logs at its start.
+    fn warnings(checked: &FileReport) -> Vec<&str> {
+        checked.warnings.iter().map(|one| one.text.as_str()).collect()
+    }
+
+    #[test]
+    fn what_the_node_warns_of_at_its_start_is_reported() {
+        let of = |text: &str| checked(&[file("node.properties", text)]).swap_remove(0);
+        let known = of("nem.network = testnet\nnem.network.nemesisFilePath = /x\nnem.network.version = 152\n");
+        let lines =
+            ["1 nem.network: used", "2 nem.network.nemesisFilePath: no effect", "3 nem.network.version: no effect"];
+        assert_eq!((said(&known), warnings(&known)), (lines.map(str::to_owned).to_vec(), vec![]));
+        assert_eq!(known.findings[1].text, "testnet is a known network");
+
+        let private = |letter: &str, more: &str| {
+            of(&format!(
+                "nem.network = mine\nnem.network.version = 152\nnem.network.addressStartChar = {letter}\n\
+                 nem.network.generationHash = {}\nnem.network.totalAmount = 1\nnem.network.nemesisFilePath = missing.bin\n\
+                 nem.network.nemesisSignerAddress = TALICELCD3XPH4FFI5STGGNSNSWPOTG5E4DS2TOS\n{more}",
+                "0".repeat(64)
+            ))
+        };
+        let without_forks = private("T", "");
+        let expected = ["network byte 152 without any fork height", "nis.treasuryReissuanceForkHeight", "STANDS STILL"];
+        assert_eq!(warnings(&without_forks).len(), expected.len(), "{without_forks}");
+        for (warning, words) in warnings(&without_forks).iter().zip(expected) {
+            assert!(warning.contains(words), "{warning}");
+        }
+        assert!(
+            without_forks.to_string().contains("the node                                  warning    network byte")
+        );
+        assert!(said(&without_forks).contains(&"3 nem.network.addressStartChar: used".to_owned()));
+        let more = "nis.treasuryReissuanceForkHeight = 1\nnis.mosaicsForkHeight = 1\nnisd.peers = a.example\n";
+        let other = private("N", more);
+        assert!(warnings(&other).is_empty(), "{other}");
+        assert!(said(&other).contains(&"3 nem.network.addressStartChar: no effect".to_owned()), "{other}");
+    }
+
+    #[test]
+    fn a_list_for_another_folder_counts_as_peers_and_an_exposed_key_is_reported() {
+        let key = "a".repeat(64);
+        let text = format!(
+            "nem.network = mijinnet\nnis.treasuryReissuanceForkHeight = 1\nnis.bootKey = {key}\n\
+                            nis.shouldAutoHarvestOnBoot = false\n"
+        );
+        let settings = |mode| File { mode, ..file("node.properties", &text) };
+        assert!(warnings(&checked(&[settings(0o640)])[0])[0].contains("STANDS STILL"));
+        let node = "{\"knownPeers\":[{\"endpoint\":{\"protocol\":\"http\",\"port\":7890,\"host\":\"10.0.0.1\"},\"identity\":\
+                    {\"public-key\":\"cd94cdcfde6878e093bc70e35b575dbe68095c69f73112e67559f71c1fb64c6e\"}}]}";
+        let empty = checked(&[settings(0o640), file("etc/peers-config_mijinnet.json", "{}")]);
+        assert!(warnings(&empty[0])[0].contains("STANDS STILL"));
+        let both = checked(&[settings(0o644), file("etc/peers-config_mijinnet.json", node)]);
+        let [warning] = warnings(&both[0])[..] else { panic!("one warning: {both:?}") };
+        assert!(warning.contains("mode 0644") && warning.contains("chmod o="), "{warning}");
     }
 
     #[test]

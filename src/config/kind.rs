@@ -5,7 +5,7 @@
 //! values wrong, so a file that is valid there means the same here.)
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::IntErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -327,6 +327,22 @@ impl Bind {
             Bind::One(address) => address.to_canonical().is_loopback(),
         }
     }
+
+    /// Returns whether these addresses and another listener on `address` cannot have the same port.
+    pub fn overlaps(self, address: IpAddr) -> bool {
+        let own: &[IpAddr] = match self {
+            Bind::All => return true,
+            Bind::Loopback => &[IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)],
+            Bind::One(own) => &[own],
+        };
+        own.iter().any(|own| includes(*own, address) || includes(address, *own))
+    }
+}
+
+/// Returns whether a listener on one address takes the connections to another, too. One on `::` also listens on IPv4.
+fn includes(listener: IpAddr, address: IpAddr) -> bool {
+    let (listener, address) = (listener.to_canonical(), address.to_canonical());
+    listener == address || listener.is_unspecified() && (listener.is_ipv6() || address.is_ipv4())
 }
 
 fn parse_text(text: &str) -> Parsed<String> {

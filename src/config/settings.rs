@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::files::{KnownPeers, NemesisSource, peers_file_name};
-use super::kind::{NAME, parse_host_names};
+use super::kind::parse_host_names;
 use super::network::{self, AFTER_ALL_FORKS, FORK_KEYS, Identity, is_known};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, quoted, redact_key};
@@ -68,17 +68,21 @@ pub fn load(file: Option<&Path>, flags: Vec<Override>, home: Option<&Path>) -> R
     let unreadable = |error| ConfigError::Unreadable(path.to_owned(), error);
     let (content, mode) = files::read_with_mode(path, MAX_FILE_BYTES).map_err(unreadable)?;
     let mut settings = build(Some((path, &content)), flags, home)?;
-    settings.diagnostics.extend(exposed_keys_warning(path, mode, &settings.explicit));
+    settings.diagnostics.extend(exposed_keys_warning(path, mode, settings.explicit.keys().copied()));
     Ok(settings)
 }
 
 /// Returns a warning about a file with a private key that any user may read or change. A group may have access: that of
 /// the service has it in a package.
-fn exposed_keys_warning(path: &Path, mode: u32, explicit: &ExplicitSettings) -> Option<Diagnostic> {
+pub(super) fn exposed_keys_warning<'a>(
+    path: &Path,
+    mode: u32,
+    mut keys: impl Iterator<Item = &'a str>,
+) -> Option<Diagnostic> {
     /// Permission bits of others.
     const OTHERS: u32 = 0o007;
     let is_key = |name: &&str| table::find(name).is_some_and(|key| key.is_secret);
-    let name = explicit.keys().copied().find(is_key).filter(|_| mode & OTHERS != 0)?;
+    let name = keys.find(is_key).filter(|_| mode & OTHERS != 0)?;
     let path = path.display();
     Some(Diagnostic::warn(format!(
         "{path} holds {name} and has mode {mode:04o}: every user of this host has access to the private key; prevent \
@@ -113,7 +117,11 @@ impl Settings {
         problems.sort_by_key(|problem| problem.origin.order());
         match settings {
             Some(mut settings) if problems.is_empty() => {
-                notices.extend(check_network(reader, &settings.network));
+                notices.extend(network_warnings(layers, &settings.network));
+                notices.extend(
+                    ineffective(layers, &settings.network)
+                        .map(|(keys, why)| Diagnostic::warn(format!("{why}; without effect: {}", keys.join(", ")))),
+                );
                 settings.diagnostics = notices;
                 settings.explicit = explicit_settings(layers);
                 Ok(settings)
@@ -154,12 +162,30 @@ impl Settings {
             diagnostics: Vec::new(),
             explicit: ExplicitSettings::default(),
         };
-        let Settings { http, websocket, .. } = &settings;
-        if http.port == websocket.port && http.port != 0 && !reader.is_wrong("nem.httpPort") {
-            let allowed = format!("another port than nem.httpPort = {}", http.port);
-            reader.problem("nem.websocketPort", "is the port of the HTTP interface", allowed);
-        }
+        check_ports(reader, &settings.http, settings.websocket.port);
         Some(settings)
+    }
+}
+
+/// Records a problem for two listeners that cannot have the same port.
+fn check_ports(reader: &mut Reader<'_>, http: &HttpSettings, websocket_port: u16) {
+    const HTTP: &str = "nem.httpPort";
+    const WEBSOCKET: &str = "nem.websocketPort";
+    if http.port == websocket_port && http.port != 0 && !reader.is_wrong(HTTP) {
+        reader.problem(
+            WEBSOCKET,
+            "is the port of the HTTP interface",
+            format!("another port than {HTTP} = {}", http.port),
+        );
+    }
+    let Some(metrics) = http.metrics.filter(|_| !reader.is_wrong("nisd.bindAddress")) else { return };
+    let is_taken = |name, port| port == metrics.port() && port != 0 && !reader.is_wrong(name);
+    let taken =
+        [(HTTP, http.port), (WEBSOCKET, websocket_port)].into_iter().find(|(name, port)| is_taken(*name, *port));
+    if let Some((name, port)) = taken.filter(|_| http.bind.overlaps(metrics.ip())) {
+        let allowed =
+            format!("another port than {name} = {port}, or an address on which that interface does not listen");
+        reader.problem("nisd.metricsBind", format!("is an address of {name}"), allowed);
     }
 }
 
@@ -347,11 +373,11 @@ fn hint(name: &str) -> String {
     format!("{kind}{meant}")
 }
 
-/// Reports settings that are valid but hardly intended for this network.
-fn check_network(reader: &mut Reader<'_>, network: &Network) -> Vec<Diagnostic> {
+/// Returns warnings about chain parameters that are valid but hardly intended for this network.
+pub(super) fn network_warnings(layers: &Layers, network: &Network) -> Vec<Diagnostic> {
     let mut notices = Vec::new();
     let is_after_all_forks = network.name == AFTER_ALL_FORKS;
-    let forks_are_default = !is_after_all_forks && FORK_KEYS.iter().all(|key| !reader.is_set(key));
+    let forks_are_default = !is_after_all_forks && FORK_KEYS.iter().all(|key| layers.get(key).is_none());
     if network.byte == NetworkByte::TESTNET && forks_are_default {
         notices.push(Diagnostic::warn(format!(
             "network byte 152 without any fork height: those of an earlier testnet apply. Most private networks \
@@ -360,7 +386,7 @@ fn check_network(reader: &mut Reader<'_>, network: &Network) -> Vec<Diagnostic> 
         )));
     }
     const TREASURY: &str = "nis.treasuryReissuanceForkHeight";
-    if network.name != "mainnet" && !is_after_all_forks && !reader.is_set(TREASURY) {
+    if network.name != "mainnet" && !is_after_all_forks && layers.get(TREASURY).is_none() {
         notices.push(Diagnostic::warn(format!(
             "{TREASURY} is not set: at height {} the chain will wait for mainnet's treasury block. Set it to 1, and \
              nis.treasuryReissuanceForkTransactionHashes and \
@@ -368,28 +394,23 @@ fn check_network(reader: &mut Reader<'_>, network: &Network) -> Vec<Diagnostic> 
             network.chain.forks.treasury_reissuance
         )));
     }
-    if is_known(&network.name) {
-        notices.extend(ignored_identity(reader, &network.name));
-    } else {
-        notices.extend(start_char_mismatch(reader, network));
-    }
     notices
 }
 
-/// Reports a first letter that does not match the network byte: the letter has no effect, but the byte may be wrong.
-fn start_char_mismatch(reader: &mut Reader<'_>, network: &Network) -> Option<Diagnostic> {
-    const KEY: &str = "nem.network.addressStartChar";
-    let configured = reader.read(KEY, &NAME)?.chars().next()?;
+/// Returns the keys that are set without effect on this network, and why: those of the identity of a known network, and a
+/// first letter that does not match the network byte, which may be wrong.
+pub(super) fn ineffective(layers: &Layers, network: &Network) -> Option<(Vec<&'static str>, String)> {
+    const START_CHAR: &str = "nem.network.addressStartChar";
+    let name = &network.name;
+    if is_known(name) {
+        let keys = table::keys().map(|key| key.name).filter(|key| key.starts_with("nem.network."));
+        let set: Vec<_> = keys.filter(|key| layers.get(key).is_some()).collect();
+        return (!set.is_empty()).then(|| (set, format!("{name} is a known network")));
+    }
+    let configured = layers.get(START_CHAR)?.value.trim().chars().next()?;
     let letter = network.nemesis_signer.as_str().chars().next()?;
-    let text = format!("{KEY} has no effect: with this nem.network.version addresses begin with {letter}");
-    (configured != letter).then(|| Diagnostic::warn(text))
-}
-
-fn ignored_identity(reader: &Reader<'_>, name: &str) -> Option<Diagnostic> {
-    let keys = table::keys().map(|key| key.name).filter(|key| key.starts_with("nem.network."));
-    let set: Vec<_> = keys.filter(|key| reader.is_set(key)).collect();
-    let text = || format!("{name} is a known network; these settings have no effect: {}", set.join(", "));
-    (!set.is_empty()).then(|| Diagnostic::warn(text()))
+    let why = format!("with this nem.network.version addresses begin with {letter}");
+    (configured != letter).then(|| (vec![START_CHAR], why))
 }
 
 /// Returns a warning if no block can arrive: the node knows no peers (`is_alone`) and does not harvest from the start.

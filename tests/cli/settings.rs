@@ -346,11 +346,25 @@ fn each_wrong_value_is_reported_alone_with_its_bounds() {
         ("nis.blockChainRewriteLimit = 24", "nis.maxTransactions", "from 120 (nis.maxTransactionsPerBlock) to 2880"),
         ("nem.httpPort = 7778", "nem.websocketPort", "the port of the HTTP interface"),
         ("nem.httpPort = x\nnem.websocketPort = 7890", "nem.httpPort", ""),
+        ("nisd.metricsBind = 127.0.0.1:7890", "nisd.metricsBind", "is an address of nem.httpPort"),
+        ("nisd.metricsBind = [::1]:7778", "nisd.metricsBind", "another port than nem.websocketPort = 7778"),
+        ("nisd.bindAddress = localhost\nnisd.metricsBind = [::]:7890", "nisd.metricsBind", ""),
+        ("nisd.bindAddress = 10.0.0.5\nnisd.metricsBind = 0.0.0.0:7890", "nisd.metricsBind", ""),
+        ("nisd.bindAddress = x\nnisd.metricsBind = 127.0.0.1:7890", "nisd.bindAddress", ""),
     ] {
         let said = problem(text, key);
         assert!(said.contains(words), "{text}: {said}");
     }
     assert!(file("nem.httpPort = 0\nnem.websocketPort = 0").is_ok());
+    for apart in [
+        "nisd.metricsBind = 127.0.0.1:9100",
+        "nem.httpPort = 0\nnem.websocketPort = 0\nnisd.metricsBind = 127.0.0.1:0",
+        "nisd.bindAddress = 10.0.0.5\nnisd.metricsBind = 127.0.0.1:7890",
+        "nisd.bindAddress = ::1\nnisd.metricsBind = 0.0.0.0:7890",
+        "nisd.bindAddress = localhost\nnisd.metricsBind = 10.0.0.5:7890",
+    ] {
+        assert!(file(apart).is_ok(), "{apart}");
+    }
 }
 
 #[test]
