@@ -482,7 +482,7 @@ fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Dev
                 role,
                 address: address_of(&key, &settings.network),
                 balance: role.balance(settings.network.chain.target_time),
-                is_demo: is_demo(role, &key),
+                is_demo: is_demo(&key),
                 key_file,
             });
         }
@@ -490,7 +490,8 @@ fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Dev
     Ok((Devnet { folder: folder.to_owned(), accounts }, settings))
 }
 
-/// Creates keys, nemesis block and settings. Keys that exist already, from an interrupted attempt, are used.
+/// Creates keys, nemesis block and settings. Key files that exist already, from an interrupted attempt or from the operator,
+/// are used if they are of the same kind.
 fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), CommandError> {
     let folder = &planned.data;
     if store::exists(folder) {
@@ -502,9 +503,11 @@ fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), Comm
     }
     files::create_folder(folder).map_err(|error| StoreError::Folder(folder.clone(), error))?;
     let mut network = planned.network.clone();
+    // All are checked before the first one is created.
+    let existing = Role::OWNERS.map(|role| existing_key(folder, role, fresh_keys));
     let mut grants = Vec::new();
-    for role in Role::OWNERS {
-        let key = account_key(folder, role, fresh_keys, system)?;
+    for (role, existing) in Role::OWNERS.into_iter().zip(existing.into_iter().collect::<Result<Vec<_>, _>>()?) {
+        let key = existing.map_or_else(|| create_key(folder, role, fresh_keys, system), Ok)?;
         grants.push((address_of(&key, &network), role.balance(network.chain.target_time)));
     }
     // This key is not kept: its account can never send.
@@ -520,7 +523,7 @@ fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), Comm
 
 /// Returns the settings of network and node, which contain the harvester's key.
 fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String> {
-    let demo = if is_demo(Role::Harvester, harvester) { DEMO_SETTINGS } else { "" };
+    let demo = if is_demo(harvester) { DEMO_SETTINGS } else { "" };
     let network = network_properties(network, NEMESIS_FILE);
     // Allocated once, so that no copy of the key stays behind.
     Zeroizing::new([HEADER, &network, NODE_SETTINGS, &harvester.printed(), "\n", demo].concat())
@@ -536,13 +539,31 @@ fn key_file_of(folder: &Path, role: Role) -> PathBuf {
     folder.join(format!("{}.key", role.name()))
 }
 
-/// Returns the key of an account with an initial balance; reads its file, or creates it.
-fn account_key(folder: &Path, role: Role, fresh: bool, system: System) -> Result<PrivateKey, CommandError> {
+/// Reads the key of an account with an initial balance, if its file exists. With fresh keys it must be nobody else's,
+/// otherwise a demo key: the settings of a network are right for one kind only.
+fn existing_key(folder: &Path, role: Role, fresh: bool) -> Result<Option<PrivateKey>, CommandError> {
     let path = key_file_of(folder, role);
-    if path.exists() {
-        let key = load_key(&path)?;
-        return if fresh && is_demo(role, &key) { Err(has_keys(folder)) } else { Ok(key) };
+    if !path.exists() {
+        return Ok(None);
     }
+    let key = load_key(&path)?;
+    let name = path.display();
+    match (is_demo(&key), fresh) {
+        (true, true) => Err(usage(format!(
+            "{name} has a publicly known demo key, and --fresh-keys does not mix others with it: omit --fresh-keys, \
+             remove the key files with demo keys, or choose another folder with --data"
+        ))),
+        (false, false) => Err(usage(format!(
+            "{name} has a key of its own, with which no demo keys are mixed: with --fresh-keys it is used, and the \
+             missing keys are generated; without, remove it or choose another folder with --data"
+        ))),
+        _ => Ok(Some(key)),
+    }
+}
+
+/// Creates the key of an account with an initial balance, and its file.
+fn create_key(folder: &Path, role: Role, fresh: bool, system: System) -> Result<PrivateKey, CommandError> {
+    let path = key_file_of(folder, role);
     let key = new_key(role, fresh, system)?;
     key_file::write(&path, &key).map_err(in_key_file(&path))?;
     Ok(key)
@@ -559,8 +580,9 @@ fn has_keys(folder: &Path) -> CommandError {
     ))
 }
 
-fn is_demo(role: Role, key: &PrivateKey) -> bool {
-    role.demo_key().seed() == key.seed()
+/// Returns whether a key is the demo key of any role.
+fn is_demo(key: &PrivateKey) -> bool {
+    Role::OWNERS.iter().any(|role| role.demo_key().seed() == key.seed())
 }
 
 fn address_of(key: &PrivateKey, network: &Network) -> Address {

@@ -216,6 +216,34 @@ fn an_interrupted_creation_is_completed_with_the_existing_keys() {
 }
 
 #[test]
+fn demo_keys_and_others_are_never_mixed() {
+    let count = |place: &DevnetFolder| fs::read_dir(&place.data).expect("a folder").count();
+    let begin = |place: &DevnetFolder, more: &[&str]| {
+        run([&["run", "--data", &place.data, "--http-port", "0", "--websocket-port", "0"], more].concat())
+    };
+    let own = DevnetFolder::new();
+    fs::create_dir(&own.data).expect("a folder");
+    run(["key", "new", "--output", &own.text("carol.key")]).expect_success();
+    begin(&own, &[]).expect_failure(2, &["carol.key has a key of its own", "--fresh-keys it is used", "--data"]);
+    assert_eq!(count(&own), 1, "nothing is created beside it");
+    let carol = fs::read_to_string(own.path("carol.key")).unwrap();
+    let said = own.create(&["--fresh-keys"]).text();
+    assert!(said.contains("Its keys are your own"), "{said}");
+    assert_eq!(fs::read_to_string(own.path("carol.key")).unwrap(), carol);
+
+    let demo = DevnetFolder::new();
+    demo.create(&[]);
+    // One of a different role is known as well.
+    fs::rename(demo.path("alice.key"), demo.path("carol.key")).unwrap();
+    for file in ["devnet.properties", "data.mdb", "nisd.lock", "harvester.key", "bank.key", "bob.key"] {
+        fs::remove_file(demo.path(file)).unwrap();
+    }
+    let before = count(&demo);
+    begin(&demo, &["--fresh-keys"]).expect_failure(2, &["carol.key has a publicly known demo key", "--fresh-keys"]);
+    assert_eq!(count(&demo), before, "nothing is created beside it");
+}
+
+#[test]
 #[ignore = "slow: a program on the real clock"]
 fn another_node_joins_with_the_exported_settings() {
     let place = DevnetFolder::new();
