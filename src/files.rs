@@ -295,9 +295,12 @@ pub fn create_named(path: &Path, parts: &[&[u8]], mode: u32) -> io::Result<()> {
     sync_folder(folder_of(path))
 }
 
-/// Makes renames in a folder durable.
+/// Makes renames in a folder durable, if its file system can synchronise folders.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+    match File::open(folder)?.sync_all() {
+        Err(error) if errno(&error) == Some(Errno::INVAL) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// What a user names to be written. A file that exists stays as it is until the new one is complete and takes its place.

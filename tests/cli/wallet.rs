@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{CommandOutput, assert_contains, closed_port, nisd, run};
 use crate::common::http::{receive_request, response};
+use crate::common::slow_disk::SlowDisk;
 use nisd::commands::{Command, CommandError, CommandLine, keys, send};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
 use nisd::net::blocking_client::BlockingClient;
@@ -789,6 +790,27 @@ fn no_key_is_written_without_randomness() {
     let path = place.path("new.key");
     assert!(matches!(execute(&["key", "new", "--output", &path]), Err(CommandError::Randomness(_))));
     assert!(fs::metadata(&path).is_err());
+}
+
+#[test]
+fn the_address_of_a_new_key_is_shown_once_its_file_and_the_name_are_on_the_disk() {
+    let (Some(disk), place, elsewhere) = (SlowDisk::new(), WalletFolder::new(), WalletFolder::new()) else { return };
+    let folder = fs::canonicalize(place.0.path()).expect("a folder");
+    let (shown, log) = (folder.join("shown"), PathBuf::from(elsewhere.path("log")));
+    let mut command = nisd(["key", "new", "--output", &place.path("new.key")]);
+    disk.with_log(&mut command, &folder, &log);
+    let status = command.stdout(fs::File::create(&shown).expect("room")).status().expect("the program starts");
+    assert!(status.success() && fs::read_to_string(&shown).expect("text").contains("key file"));
+    let log = fs::read_to_string(log).expect("text");
+    let at = |call: &str, path: &str| {
+        log.lines().position(|line| line.starts_with(call) && line.ends_with(path)).unwrap_or_else(|| panic!("{log}"))
+    };
+    let [file, name, output] = [
+        log.lines().position(|line| line.starts_with("sync ")).expect("a sync"),
+        at("sync ", folder.to_str().expect("a path")),
+        at("write ", shown.to_str().expect("a path")),
+    ];
+    assert!(file < name && name < output, "{log}");
 }
 
 /// Starts a server that calls `serve` for each connection.
