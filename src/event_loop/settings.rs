@@ -1,6 +1,7 @@
 //! What the settings do to the running program: listeners, limits, listed peers, and a reload of them.
 
 use std::error::Error;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::process;
@@ -73,16 +74,35 @@ fn listen(reactor: &mut Reactor, id: ListenerId, bind: Bind, port: u16) -> Resul
     };
     match bind {
         Bind::One(address) => open(address, port),
-        // A machine without IPv6 refuses the first one.
-        Bind::All => open(Ipv6Addr::UNSPECIFIED.into(), port).or_else(|_| open(Ipv4Addr::UNSPECIFIED.into(), port)),
+        Bind::All => match open(Ipv6Addr::UNSPECIFIED.into(), port) {
+            Err(error) if !is_in_use(&error) => {
+                let first = open(Ipv4Addr::UNSPECIFIED.into(), port)?;
+                log_without_ipv6(&error);
+                Ok(first)
+            }
+            opened => opened,
+        },
         Bind::Loopback => {
             let first = open(Ipv4Addr::LOCALHOST.into(), port)?;
-            if let Err(error) = open(Ipv6Addr::LOCALHOST.into(), first.port()) {
-                log::info!("not listening on IPv6: {error}");
+            match open(Ipv6Addr::LOCALHOST.into(), first.port()) {
+                // What the system has chosen for IPv4 may be in use for IPv6.
+                Err(error) if port != 0 && is_in_use(&error) => return Err(error),
+                Err(error) => log_without_ipv6(&error),
+                Ok(_) => {}
             }
             Ok(first)
         }
     }
+}
+
+/// Returns whether another program has the port, which would get the clients that use IPv6 if this one listened on IPv4
+/// only. Any other error is that of a machine without IPv6.
+fn is_in_use(error: &CommandError) -> bool {
+    matches!(error, CommandError::Listen(_, error) if error.kind() == ErrorKind::AddrInUse)
+}
+
+fn log_without_ipv6(error: &CommandError) {
+    log::info!("not listening on IPv6: {error}");
 }
 
 /// Returns the clients that may be local. Resolves their host names, which blocks, before the loop starts.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::http::Client;
-use crate::common::{recorded, recorded_chain, tiny};
+use crate::common::{recorded, recorded_chain, skip, tiny};
 use nisd::model::Height;
 use nisd::state;
 use nisd::store::{
@@ -351,6 +351,38 @@ fn a_missing_permission_for_a_port_is_reported_with_a_remedy() {
         &said,
         &["cannot listen on 127.0.0.1:80", "ports below 1024", "CAP_NET_BIND_SERVICE", "--http-port"],
     );
+}
+
+#[test]
+fn a_port_that_another_program_has_for_ipv6_only_is_in_use() {
+    let place = DataFolder::new();
+    let (config, data) = (tiny("network.properties"), place.path());
+    for (bind, host) in [("*", "::"), ("localhost", "::1")] {
+        let other = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None);
+        let address: std::net::SocketAddr = (host.parse::<std::net::Ipv6Addr>().expect("an address"), 0).into();
+        let listen = |other: socket2::Socket| {
+            other.set_only_v6(true)?;
+            other.bind(&address.into())?;
+            other.listen(1)?;
+            Ok::<_, std::io::Error>(std::net::TcpListener::from(other))
+        };
+        let Ok(other) = other.and_then(listen) else { return skip("this machine has no IPv6") };
+        let port = other.local_addr().expect("an address").port().to_string();
+        let run = run(args![
+            "run",
+            "--config",
+            &config,
+            "--data",
+            &data,
+            "--bind",
+            bind,
+            "--http-port",
+            &port,
+            "--websocket-port",
+            "0"
+        ]);
+        run.expect_failure(1, &[&format!("cannot listen on [{host}]:{port}"), "another node"]);
+    }
 }
 
 #[test]
