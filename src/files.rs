@@ -7,9 +7,11 @@
 //! An own file is for its owner only, and that is the owner of the store beside it, or of the folder if there is no store:
 //! what root writes must be of use to the user who runs the node.
 
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt as _, FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt as _, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
+};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -251,14 +253,24 @@ pub fn create_new_folder(path: &Path) -> io::Result<()> {
 /// Replaces an own file atomically: a link in its place is replaced, not followed. Returns once it is on the disk if it
 /// must be durable. An error has the path.
 pub fn replace_own(path: &Path, parts: &[&[u8]], is_durable: bool) -> io::Result<()> {
-    replace(path, parts, is_durable).map_err(named(path))
+    replace(path, parts, is_durable, None).map_err(named(path))
 }
 
 /// Replaces a file that a user names, and waits until it is on the disk: atomically, or, where a file cannot be replaced,
-/// since it is mounted alone or its folder is read-only, in place.
+/// since it is mounted alone or its folder is read-only, in place. It keeps its permissions and its group.
 pub fn replace_named(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let path = &link_target(path);
-    replace(path, parts, true).or_else(|error| replace_in_place(path, parts, error))
+    let replaced = fs::symlink_metadata(path).ok().filter(Metadata::is_file);
+    replace(path, parts, true, replaced.as_ref()).or_else(|error| replace_in_place(path, parts, error))
+}
+
+/// Gives a file the permissions and the group of the one that it replaces. A group that this user may not give has no access.
+fn keep_access(file: &File, replaced: &Metadata) -> io::Result<()> {
+    const GROUP: u32 = 0o070;
+    let group = replaced.gid();
+    let has_group = file.metadata()?.gid() == group || fchown(file, None, Some(group)).is_ok();
+    let mode = replaced.mode() & 0o777;
+    file.set_permissions(Permissions::from_mode(if has_group { mode } else { mode & !GROUP }))
 }
 
 /// Writes a file that cannot be replaced because of `error`, if that says nothing about the file itself.
@@ -272,8 +284,11 @@ fn replace_in_place(path: &Path, parts: &[&[u8]], error: io::Error) -> io::Resul
     file.sync_all()
 }
 
-fn replace(path: &Path, parts: &[&[u8]], is_durable: bool) -> io::Result<()> {
-    install(new_file(path, FILE_MODE, parts)?, path, is_durable)
+/// Replaces a file atomically; the new one has the access to `replaced`, or is for its owner only.
+fn replace(path: &Path, parts: &[&[u8]], is_durable: bool, replaced: Option<&Metadata>) -> io::Result<()> {
+    let file = new_file(path, FILE_MODE, parts)?;
+    replaced.map_or(Ok(()), |replaced| keep_access(file.as_file(), replaced))?;
+    install(file, path, is_durable)
 }
 
 /// Gives a complete file its name, in place of an earlier file. Returns once it is on the disk if it must be durable.
@@ -481,7 +496,7 @@ fn kind(found: &Metadata) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
     use std::process::Command;
 
@@ -657,6 +672,26 @@ mod tests {
         assert_eq!(mode(&place) & 0o022, 0);
         fs::write(folder.path().join("file"), "").unwrap();
         assert!(create_folder(&folder.path().join("file/below")).is_err());
+    }
+
+    #[test]
+    fn a_replaced_file_of_a_user_keeps_its_permissions_and_its_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, new] = ["file", "new"].map(|name| folder.path().join(name));
+        let access = |path: &Path| fs::metadata(path).map(|found| (found.mode() & 0o777, found.gid())).unwrap();
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(&file, None, Some(4321)).unwrap();
+        }
+        let before = access(&file);
+        for path in [&file, &new] {
+            replace_named(path, &[b"after"]).unwrap();
+        }
+        assert_eq!((access(&file), fs::read(&file).unwrap()), (before, b"after".to_vec()));
+        assert_eq!(access(&new).0, 0o600);
+        replace_own(&file, &[], false).unwrap();
+        assert_eq!(access(&file).0, 0o600);
     }
 
     /// Nobody else can give files away.

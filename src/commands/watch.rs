@@ -10,7 +10,8 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, Write};
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
@@ -24,7 +25,7 @@ use super::{CommandError, DEFAULT_NODE, Stop, failed, height, in_file, not_text,
 use crate::clock::System;
 use crate::codec::text::text_of_file;
 use crate::crypto::hash::keccak256_parts;
-use crate::files;
+use crate::files::{self, Access};
 use crate::logging::eprint_line;
 use crate::model::{Address, Hash256, Height, MosaicId, NetworkByte};
 use crate::wallet::events::{
@@ -197,6 +198,46 @@ impl State {
     }
 }
 
+/// Locks that keep other processes from watching with the same state file, which would run its commands again.
+struct StateLock {
+    /// The locked files. The state file is replaced by each write, so that one beside it is locked, too; where it cannot be
+    /// replaced, there may be no file beside it that others see.
+    _locked: Vec<File>,
+}
+
+impl StateLock {
+    fn take(path: &Path) -> Result<StateLock, CommandError> {
+        let unusable = |error| wrong_state(path, format!(": {}", files::describe(&error)));
+        let state_file = files::link_target(path);
+        let mut beside = state_file.clone().into_os_string();
+        beside.push(".lock");
+        let state = match files::open_own(&state_file, Access::Change) {
+            Err(error) if error.kind() == ErrorKind::NotFound || is_denied(&error) => None,
+            opened => Some(opened.map_err(unusable)?),
+        };
+        let beside = match files::open_own(Path::new(&beside), Access::Create) {
+            // Nothing can be replaced in this folder either.
+            Err(error) if is_denied(&error) && state.is_some() && !Path::new(&beside).exists() => None,
+            opened => Some(opened.map_err(unusable)?),
+        };
+        let _locked: Vec<File> = beside.into_iter().chain(state).collect();
+        for file in &_locked {
+            file.try_lock().map_err(|error| match error {
+                TryLockError::WouldBlock => {
+                    wrong_state(path, " is in use: another nisd watch runs with it; name another file".to_owned())
+                }
+                TryLockError::Error(error) => unusable(error),
+            })?;
+        }
+        Ok(StateLock { _locked })
+    }
+}
+
+/// Returns whether the system does not allow this process to create or change a file.
+fn is_denied(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+}
+
 fn wrong_state(path: &Path, reason: String) -> CommandError {
     failed(format!("the state file {}{reason}", path.display()))
 }
@@ -214,6 +255,7 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
     }
     let (addresses, network) = addresses(command)?;
     let watched = WatchedAccounts::of(&addresses, network);
+    let _lock = command.state.as_deref().map(StateLock::take).transpose()?;
     let state = match &command.state {
         Some(path) => State::read(path, watched, command.addresses_changed)?,
         None => State::new(watched),

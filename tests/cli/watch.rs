@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -196,6 +197,34 @@ fn a_watch_prints_json_lines_and_ends_at_a_signal_with_its_state_saved() {
     assert_eq!(lines[1]["data"]["transaction"]["amount"], 1_000_000);
     assert_eq!(server.paths(), ["GET /events?confirmations=0"]);
     assert!(ended.stderr.contains("watching all accounts") && ended.stderr.contains("height 9: synchronised"));
+}
+
+#[test]
+fn a_state_file_is_for_one_watch_at_a_time_and_keeps_its_permissions() {
+    let folder = TempDir::new().unwrap();
+    let (state, link) = (folder.path().join("state"), folder.path().join("link"));
+    std::os::unix::fs::symlink("state", &link).expect("a link");
+    let server = EventServer::start(vec![
+        Connection::Keep(stream(&(synchronising("0.z") + &payment("1.0.a", "transaction", 1)))),
+        Connection::Keep(stream(&(synchronising("1.0.a") + &payment("2.0.a", "transaction", 2)))),
+    ]);
+    let arguments = [BOB, "--exec", "cat >>done", "--state"];
+    let first = watch(&server, folder.path(), &[&arguments[..], &["state"]].concat());
+    wait_for("the state", || saved_id(folder.path()).filter(|id| id == "1.0.a"));
+    for state in ["state", "link"] {
+        let second = end(watch(&server, folder.path(), &[&arguments[..], &[state]].concat()));
+        let reason = format!("the state file {state} is in use: another nisd watch runs with it");
+        second.expect_failure(1, &[&reason]);
+    }
+    first.signal("TERM");
+    end(first).expect_success();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o640)).expect("own");
+    let third = watch(&server, folder.path(), &[&arguments[..], &["link"]].concat());
+    wait_for("the state", || saved_id(folder.path()).filter(|id| id == "2.0.a"));
+    assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o640);
+    third.signal("TERM");
+    end(third).expect_success();
+    assert_eq!(done(folder.path()), ["transaction 1.0.a", "transaction 2.0.a"]);
 }
 
 #[test]
