@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::common::daemon::{CommandOutput, Node, args, assert_contains, run};
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::http::Client;
-use crate::common::{recorded, recorded_chain, skip, tiny};
+use crate::common::{folder_of_a_service, recorded, recorded_chain, skip, tiny};
 use nisd::model::Height;
 use nisd::state;
 use nisd::store::{
@@ -414,7 +414,8 @@ fn a_service_without_a_configured_folder_uses_the_state_directory() {
     let of_network = unit(&["--network", "mainnet"]);
     assert!(of_network.contains(" run --network mainnet --data /var/lib/nisd\n"), "{of_network}");
     assert!(of_network.contains("StateDirectory=nisd\n") && of_network.contains("ProtectHome=yes\n"), "{of_network}");
-    let place = DataFolder::new();
+    let Some(folder) = folder_of_a_service() else { return };
+    let place = DataFolder(folder);
     let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
     let named = unit(&["--config", text(&file)]);
     assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");

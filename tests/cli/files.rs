@@ -13,7 +13,7 @@ use crate::common::daemon::{
     CommandOutput, Node, Process, assert_contains, closed_port, nisd, open_terminal, run, wait_for,
 };
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
-use crate::common::skip;
+use crate::common::{folder_of_a_service, skip};
 use tempfile::TempDir;
 
 /// Files of a data folder, as nisd names them.
@@ -441,7 +441,7 @@ fn a_new_store_in_a_folder_of_the_settings_is_said_aloud() {
 
 #[test]
 fn a_service_whose_store_is_elsewhere_than_that_of_run_says_so() {
-    let home = TempDir::new().expect("a folder");
+    let Some(home) = folder_of_a_service() else { return };
     let mut command = nisd(["service", "--network", "testnet"]);
     command.env("HOME", home.path());
     let ended = Process::start(command).wait_with_timeout(Duration::from_secs(60)).expect_success();

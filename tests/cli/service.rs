@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Node, args, new_network, run, wait_for};
+use crate::common::daemon::{Node, Process, args, new_network, nisd, run, wait_for};
 use crate::common::http::{Client, get};
 use crate::common::private_network::{Genesis, private_key};
-use crate::common::skip;
+use crate::common::{folder_of_a_service, skip};
 use tempfile::TempDir;
 
 /// Maximum wait.
@@ -205,7 +205,8 @@ const MAX_EXPOSURE: &str = "15";
 
 #[test]
 fn systemd_accepts_the_unit_and_rates_its_exposure_low() {
-    let installation = Installation::new();
+    let Some(folder) = folder_of_a_service() else { return };
+    let installation = Installation { folder, genesis: new_network() };
     let folder = installation.folder.path();
     let config = installation.configure(&[]);
     let paths = [config, folder.join("store")].map(|path| path.to_str().expect("a path").to_owned());
@@ -224,6 +225,29 @@ fn systemd_accepts_the_unit_and_rates_its_exposure_low() {
     let threshold = format!("--threshold={MAX_EXPOSURE}");
     let found = analyze(&["security", "--offline=true", "--no-pager", &threshold]).expect("systemd-analyze is there");
     assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+}
+
+#[test]
+fn a_unit_has_plain_paths_and_none_that_its_service_cannot_use() {
+    let Some(folder) = folder_of_a_service() else { return };
+    let service = |arguments: &[&str]| {
+        let mut command = nisd(["service", "--network", "testnet"]);
+        command.args(arguments).current_dir("/usr");
+        Process::start(command).wait_with_timeout(MAX_WAIT)
+    };
+    let unit = service(&["--data", "../srv/./n"]).expect_success().text();
+    for line in [" run --network testnet --data /srv/n\n", "ReadWritePaths=/srv/n\n", "RequiresMountsFor=/srv/n\n"] {
+        assert!(unit.contains(line), "{line} is missing in {unit}");
+    }
+    service(&["--data", "/tmp/nisd"]).expect_failure(2, &["/tmp/nisd lies in /tmp", "PrivateTmp", "--data"]);
+    let installation = Installation { folder, genesis: new_network() };
+    let unit_of = |nemesis: &str| {
+        let config = installation.configure(&[("nem.network.nemesisFilePath", nemesis)]);
+        run(args!["service", "--config", config, "--data", "/var/lib/nisd"])
+    };
+    assert!(unit_of("/home/alice/n.bin").expect_success().text().contains("ProtectHome=read-only\n"));
+    unit_of("/var/tmp/n.bin").expect_failure(2, &["/var/tmp/n.bin lies in /var/tmp", "/etc/nisd"]);
+    unit_of("%h/n.bin").expect_failure(2, &["nem.network.nemesisFilePath has %h", "whole path"]);
 }
 
 #[test]
