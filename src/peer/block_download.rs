@@ -6,7 +6,8 @@
 //! A majority of the peers that supply blocks can outvote a sync peer whose chain they do not have.
 //!
 //! A download keeps the right to change the chain only while blocks arrive at a minimum pace ([`PATIENCE`]), and ends if
-//! none arrives for [`STALL_TIMEOUT`]. While it follows hashes to a checkpoint, it changes nothing and keeps nothing.
+//! none arrives for [`STALL_TIMEOUT`]. While it follows hashes to a checkpoint, it changes nothing and keeps nothing; then
+//! it ends if blocks arrive at less than that pace on average ([`VERIFYING_PATIENCE`]).
 //!
 //! With a trusted checkpoint, the blocks up to it are downloaded twice: first to verify that they lead to the
 //! checkpoint, keeping one digest per hash answer, and then to be processed without signature checks.
@@ -46,6 +47,9 @@ pub const MAX_PENDING_HASHES: usize = 2_000;
 /// Maximum time for which a download waits for blocks and keeps the chain, in all, and what each block adds again.
 pub const PATIENCE: Duration = Duration::from_secs(4);
 const PATIENCE_PER_BLOCK: Duration = Duration::from_millis(250);
+/// The same for blocks that are verified up to the checkpoint, after which the download ends: enough for a silent peer to be
+/// passed over twice. What blocks add has no maximum here, since a download that ends loses what it has verified.
+pub const VERIFYING_PATIENCE: Duration = Duration::from_secs(10);
 /// Time without a block after which a download ends.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which the batch that blocks progress is also requested from another peer, and again from a third.
@@ -102,6 +106,8 @@ pub enum DownloadOutcome {
     Done,
     /// No block has arrived for [`STALL_TIMEOUT`].
     Stalled,
+    /// Blocks to verify up to the checkpoint arrived too slowly.
+    TooSlow,
     /// The sync peer's hashes do not form a chain, or most other peers do not have that chain.
     SyncPeerMisbehaved(Address),
     /// The chain of this peer has a block of this hash at the height of the trusted checkpoint.
@@ -198,7 +204,7 @@ pub struct BlockDownload {
     last: Checkpoint,
     /// Since when the next block is missing.
     waiting_since: Option<Duration>,
-    /// Time for which it may be missing until the download lets go of the chain.
+    /// Time for which it may be missing until the download lets go of the chain, or ends while it verifies.
     patience: Duration,
     /// Running averages of the blocks and bytes in an answer.
     usual_blocks: usize,
@@ -225,6 +231,7 @@ impl BlockDownload {
     ) -> BlockDownload {
         let checkpoint = checkpoint.filter(|checkpoint| checkpoint.height > base.height && checkpoint.height <= target);
         let verifying = |checkpoint| CheckpointState::Verifying(checkpoint, Vec::new());
+        let patience = if checkpoint.is_some() { VERIFYING_PATIENCE } else { PATIENCE };
         let max_hashes = usize::try_from(max_hashes).unwrap_or(usize::MAX).max(1);
         let mut download = BlockDownload {
             number,
@@ -245,7 +252,7 @@ impl BlockDownload {
             last_poll: Duration::ZERO,
             last: base,
             waiting_since: None,
-            patience: PATIENCE,
+            patience,
             usual_blocks: max_hashes,
             usual_bytes: INITIAL_BATCH_BYTES,
             agreeing: BTreeSet::new(),
@@ -271,6 +278,11 @@ impl BlockDownload {
             CheckpointState::Verified(checkpoint, ..) => checkpoint.height,
             _ => Height(0),
         }
+    }
+
+    /// Returns whether a peer has supplied blocks of the sync peer's chain, and none of another one.
+    pub fn has_agreed(&self, node: &Address) -> bool {
+        self.agreeing.contains(node)
     }
 
     /// Adds newly selected download peers, as far as there is space.
@@ -387,10 +399,14 @@ impl BlockDownload {
             let asked: Vec<_> = self.in_flight.iter().filter(|(asked, _)| asked.query == query).collect();
             let is_late = is_awaited && asked.iter().all(|(_, sent)| now >= *sent + HEDGE_DELAY);
             if is_late || asked.is_empty() {
-                // The peer with the fewest requests in flight, then the fewest failures.
+                // The peer with the fewest requests in flight, then the fewest failures. Where the pace decides, the sync
+                // peer can keep it whatever others do.
                 let is_asked = |peer: &DownloadPeer| asked.iter().any(|(asked, _)| asked.peer == peer.node);
+                let is_for_sync_peer = self.verifying().is_some() && !asked.is_empty();
+                let is_second = |peer: &DownloadPeer| is_for_sync_peer && peer.node != self.sync_peer;
                 let free = self.peers.iter().filter(|peer| self.is_ready(peer, now) && !is_asked(peer));
-                if let Some(peer) = free.min_by_key(|peer| (self.in_flight_to(peer), peer.failures)) {
+                let order = |peer: &&DownloadPeer| (is_second(peer), self.in_flight_to(peer), peer.failures);
+                if let Some(peer) = free.min_by_key(order) {
                     return Some((peer.node, query));
                 }
             }
@@ -524,19 +540,20 @@ impl BlockDownload {
 
     /// Returns the next block or the state of the download; `now` is the time since the start of the node.
     pub fn next(&mut self, context: Context, now: Duration) -> NextBlock {
+        let (before, is_verifying) = (self.last.height, self.verifying().is_some());
         let next = self.next_available(context);
-        match next {
-            NextBlock::Waiting => {
-                let since = *self.waiting_since.get_or_insert(now);
-                if now >= since + STALL_TIMEOUT {
-                    return self.end(DownloadOutcome::Stalled);
-                }
+        if matches!(next, NextBlock::Waiting) {
+            let since = *self.waiting_since.get_or_insert(now);
+            if now >= since + STALL_TIMEOUT {
+                return self.end(DownloadOutcome::Stalled);
             }
-            NextBlock::Working => {}
-            NextBlock::Block(_) | NextBlock::Ended => {
-                let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now.saturating_sub(since));
-                self.patience = (self.patience.saturating_sub(waited) + PATIENCE_PER_BLOCK).min(PATIENCE);
+            if is_verifying && self.is_late(now) {
+                return self.end(DownloadOutcome::TooSlow);
             }
+        } else if self.last.height > before || matches!(next, NextBlock::Ended) {
+            let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now.saturating_sub(since));
+            let patience = self.patience.saturating_sub(waited) + PATIENCE_PER_BLOCK;
+            self.patience = if is_verifying { patience } else { patience.min(PATIENCE) };
         }
         next
     }
@@ -591,10 +608,7 @@ impl BlockDownload {
             {
                 self.end(DownloadOutcome::CheckpointMismatch(claimed_by, hash))
             }
-            CheckpointState::Verifying(..) => {
-                self.waiting_since = None;
-                NextBlock::Working
-            }
+            CheckpointState::Verifying(..) => NextBlock::Working,
             _ => NextBlock::Block(block),
         }
     }
@@ -606,6 +620,7 @@ impl BlockDownload {
         };
         self.checkpoint = CheckpointState::Verified(*checkpoint, std::mem::take(digests), 0);
         self.last = self.base;
+        self.patience = PATIENCE;
         self.next_hash_height = self.base.height.next();
         NextBlock::Working
     }

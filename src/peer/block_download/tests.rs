@@ -309,6 +309,82 @@ fn blocks_below_a_verified_checkpoint_cannot_be_replaced() {
     assert!(scene.taken == blocks[..scene.taken.len()] && scene.taken.len() < 120);
 }
 
+/// Verifies blocks up to a checkpoint that one peer sends, this many at a time and one list per interval, its hashes at once.
+/// Returns how long it took, and the outcome if it has ended.
+fn verify(count: usize, interval: Duration) -> (Duration, Option<DownloadOutcome>) {
+    let blocks = chain(300, 0, 0);
+    let scene = Scene::new(vec![Behaviour::Honest(blocks.clone(), count)], 300, None, 1);
+    let mut run = download(300, Some(checkpoint(&blocks, 217)));
+    let (mut waiting, mut now, mut next_blocks) = (VecDeque::new(), Duration::ZERO, interval);
+    while run.verifying().is_some() && run.outcome.is_none() {
+        waiting.extend(std::iter::from_fn(|| run.next_request(now)));
+        let is_due = |ask: &DownloadRequest| now >= next_blocks || matches!(ask.query, Query::HashesFrom(_));
+        if let Some(ask) = waiting.iter().position(is_due).and_then(|place| waiting.remove(place)) {
+            if matches!(ask.query, Query::BlocksAfter(_)) {
+                next_blocks += interval;
+            }
+            let received = scene.answer(&ask).expect("an answer").expect("no failure");
+            run.on_answer(&ask, received);
+        }
+        if matches!(run.next(context(), now), NextBlock::Waiting) {
+            now += Duration::from_millis(100);
+        }
+    }
+    (now, run.outcome)
+}
+
+#[test]
+fn blocks_that_are_verified_too_slowly_end_the_download() {
+    let seconds = Duration::from_secs;
+    for (count, interval) in [(1, 9), (1, 29), (20, 9)] {
+        let (time, outcome) = verify(count, seconds(interval));
+        // What has come adds a quarter of a second for each block.
+        let most = VERIFYING_PATIENCE + PATIENCE_PER_BLOCK * (216 + count as u32);
+        assert!(outcome == Some(DownloadOutcome::TooSlow) && time <= most, "{count} per {interval} s: {time:?}");
+    }
+    let (time, outcome) = verify(1, seconds(9));
+    assert!(outcome == Some(DownloadOutcome::TooSlow) && time < seconds(12), "{time:?}");
+    // A pace that suffices on average may pause for longer than the chain may be kept.
+    let (time, outcome) = verify(40, seconds(8));
+    assert!(outcome.is_none() && time >= seconds(40), "{time:?}");
+}
+
+#[test]
+fn peers_that_do_not_answer_cannot_make_a_sync_peer_too_slow() {
+    let blocks = chain(300, 0, 0);
+    for seed in 0..5 {
+        let mut nodes = vec![honest(300)];
+        nodes.extend((1..MAX_DOWNLOAD_PEERS).map(|_| Behaviour::Silent));
+        let mut scene = Scene::new(nodes, 300, Some(checkpoint(&blocks, 217)), seed);
+        assert_eq!(scene.run(), DownloadOutcome::Done, "seed {seed}");
+        assert!(scene.taken == blocks, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_late_batch_that_is_verified_is_requested_from_the_sync_peer_next() {
+    let blocks = chain(300, 0, 0);
+    let mut run = download(300, Some(checkpoint(&blocks, 217)));
+    (1..4).for_each(|node| run.add_peer(address(node)));
+    let ask = run.next_request(Duration::ZERO).expect("a request");
+    run.on_answer(&ask, DownloadAnswer::Hashes(blocks[..ANSWER as usize].iter().map(Block::hash).collect()));
+    for (time, asked) in [(Duration::ZERO, 1), (HEDGE_DELAY, 0)] {
+        let mut requests = std::iter::from_fn(|| run.next_request(time));
+        let blocks = requests.find(|ask| matches!(ask.query, Query::BlocksAfter(_))).expect("a request");
+        assert_eq!(blocks.peer, address(asked), "{time:?}");
+    }
+}
+
+#[test]
+fn a_peer_has_agreed_as_long_as_its_blocks_are_those_of_the_hashes() {
+    let (blocks, other) = (chain(300, 0, 0), chain(300, 100, 3));
+    let nodes = vec![honest(300), honest(300), Behaviour::Byzantine(blocks.clone(), other)];
+    let mut scene = Scene::new(nodes, 300, Some(checkpoint(&blocks, 217)), 1);
+    assert!(!scene.run.has_agreed(&address(1)));
+    assert_eq!(scene.run(), DownloadOutcome::Done);
+    assert!(scene.run.has_agreed(&address(1)) && !scene.run.has_agreed(&address(2)));
+}
+
 #[test]
 #[ignore = "slow: computes for long"]
 fn buffered_blocks_are_limited_however_slowly_they_are_consumed() {

@@ -194,7 +194,7 @@ pub struct Manager {
     validating: Option<Synchronisation>,
     /// Peer whose chain is far ahead and began with valid blocks; it is the next sync peer.
     far_ahead_peer: Option<Address>,
-    /// The last sync peer was to be one that has delivered blocks.
+    /// The last sync peer was to be one that is listed or has delivered blocks.
     wants_proven: bool,
     /// Maximum number of transactions to request with the next blocks.
     max_transactions: u32,

@@ -5,12 +5,14 @@
 //! Only what a peer sends lowers its experience, never that it is unreachable. But a peer that brought nothing is not
 //! chosen next if there is another, and one that failed not for a time that doubles with each failure, up to an hour; nor
 //! is any other of its network that is neither listed nor has delivered a block, so that many addresses of one network do
-//! not help. Every second synchronisation is with a peer that has delivered blocks, so that others in any number cannot
-//! keep it out. After a failed block request fewer transactions are requested: the answer may have been larger than we
+//! not help. Every second synchronisation is with a peer that is listed or has delivered blocks, so that others in any
+//! number cannot keep it out. After a failed block request fewer transactions are requested: the answer may have been larger than we
 //! accept, or than the peer can send in time.
 //!
 //! A chain that is far ahead is downloaded from several peers ([`BlockDownload`]), once the first blocks of it have come
 //! from its peer and were valid, or, with a trusted checkpoint, if it claims to reach that: until then it is only a claim.
+//! While hashes are followed to the checkpoint, synchronisations go on, and the claim of a listed peer replaces that of
+//! another one.
 //!
 //! **Chain splits that cannot heal:** peers whose chain forked from ours further back than the rewrite limit. Neither side
 //! can switch, so both have to report it.
@@ -96,8 +98,9 @@ impl Manager {
         for needs_proven in [self.wants_proven, false] {
             for backoff in [Duration::ZERO, MIN_BACKOFF, Duration::MAX] {
                 let at = self.now.monotonic.saturating_add(backoff);
+                let is_proven = |peer: &PeerEntry| peer.is_listed || peer.has_delivered;
                 let may_be_asked =
-                    |peer: &PeerEntry| at >= self.table.sync_retry_at(peer) && (peer.has_delivered || !needs_proven);
+                    |peer: &PeerEntry| at >= self.table.sync_retry_at(peer) && (is_proven(peer) || !needs_proven);
                 let is_eligible =
                     |node: &Address| self.table.get(node).is_some_and(may_be_asked) && !busy.contains(node);
                 let drawn = self.selector.one_of(is_eligible, &mut self.random);
@@ -220,7 +223,7 @@ impl Manager {
             }
             SyncOutcome::FarAhead(base, target) => {
                 self.clear_split(&address);
-                if self.block_download.is_none() {
+                if self.may_start_block_download(&address) {
                     self.start_block_download(address, *base, target);
                     return self.end_synchronisation(started_at, true);
                 }
@@ -320,6 +323,17 @@ impl Manager {
         }
     }
 
+    /// Returns whether a peer's claim starts a block download: if none is running, or one that still follows the claim of an
+    /// unlisted peer to the checkpoint and this peer is listed, unless it supplies blocks of that chain.
+    fn may_start_block_download(&self, claimed_by: &Address) -> bool {
+        let Some(download) = &self.block_download else { return true };
+        let is_listed = |node: &Address| self.table.listed().contains(node);
+        download.verifying().is_some()
+            && is_listed(claimed_by)
+            && !is_listed(&download.claimed_by)
+            && !download.has_agreed(claimed_by)
+    }
+
     /// Starts a block download from a sync peer.
     fn start_block_download(&mut self, sync_peer: Address, base: OwnTip, target: Height) {
         let base = Checkpoint { height: base.height, hash: base.hash };
@@ -330,6 +344,12 @@ impl Manager {
         };
         let batch = ChainRequest::new(base.height, MIN_BLOCKS, transactions, chain);
         let max_hashes = chain.max_blocks_per_sync();
+        if let Some(former) = &self.block_download {
+            log::info!(
+                "the chain that {} claims is given up: {sync_peer}, a listed peer, claims one",
+                former.claimed_by
+            );
+        }
         self.download_count += 1;
         let download =
             BlockDownload::new(self.download_count, sync_peer, (base, target), max_hashes, batch, *checkpoint);
@@ -382,6 +402,10 @@ impl Manager {
             }
             (None, Some(DownloadOutcome::Stalled)) => {
                 log::info!("block download stopped: no block has arrived for {} s", STALL_TIMEOUT.as_secs());
+                Some(download.claimed_by)
+            }
+            (None, Some(DownloadOutcome::TooSlow)) => {
+                log::info!("block download stopped: the blocks that {} claims come too slowly", download.claimed_by);
                 Some(download.claimed_by)
             }
             (None, Some(DownloadOutcome::Done) | None) => None,

@@ -6,8 +6,8 @@ use crate::model::network::ChainParameters;
 use crate::model::{Block, BlockKind, Checkpoint, Hash256, Height, Timestamp};
 use crate::peer::block_download::{BlockDownload, DownloadOutcome};
 use crate::peer::io::OwnTip;
-use crate::peer::manager::ListedPeer;
 use crate::peer::manager::synchronisation::{MIN_WORSE_TIME, OBSERVATION_TTL, QUERY_INTERVAL};
+use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::schedule::Task;
 use crate::peer::tests::*;
 use crate::peer::wire::{AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score};
@@ -384,4 +384,68 @@ fn a_shorter_chain_is_split_off_if_its_fork_exceeds_the_rewrite_limit() {
         scene.run(MIN_WORSE_TIME * 2);
         assert_eq!((scene.asked("/chain/hashes-from").len(), apart(&scene).0 == 1), (2, is_apart), "{common}");
     }
+}
+
+/// Returns a download of a chain that a peer claims, whose hashes are followed to a checkpoint first, if there is one.
+fn verified_claim(claimed_by: usize, checkpoint: Option<Checkpoint>) -> BlockDownload {
+    let base = Checkpoint { height: Height(1), hash: Hash256([1; 32]) };
+    let batch = ChainRequest::new(base.height, 10, 1_000, &ChainParameters::after_all_forks());
+    BlockDownload::new(1, address_of(claimed_by), (base, Height(5_000)), 400, batch, checkpoint)
+}
+
+#[test]
+fn the_claim_of_a_listed_peer_replaces_that_of_another_one_that_is_being_verified() {
+    let checkpoint = Checkpoint { height: Height(300), hash: Hash256([9; 32]) };
+    // The claimant is peer 0; it is listed or not, and so is the one whose claim is being verified, if it is not proven yet.
+    for (listed, claimed_by, is_verifying, is_replaced) in [
+        (&[0][..], 1, true, true),
+        (&[0], 1, false, false),
+        (&[0], 0, true, false),
+        (&[0, 1], 1, true, false),
+        (&[], 1, true, false),
+    ] {
+        let settings = PeerSettings { checkpoint: Some(checkpoint), ..settings(listed) };
+        let mut scene = Scene::new(settings, 1);
+        scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
+        scene.run(Duration::from_millis(100));
+        scene.greet(&info(0), ip_of(0));
+        scene.run_seconds(3);
+        assert_eq!(last_question(&scene), "/chain/score");
+        scene.simulated_peers[0].behaviour = Behaviour::Good;
+        scene.manager.block_download = Some(verified_claim(claimed_by, is_verifying.then_some(checkpoint)));
+        answer(&mut scene, Score(500));
+        answer(&mut scene, block(400));
+        answer(&mut scene, HashChain(vec![Hash256([1; 32]), Hash256([2; 32])]));
+        let target = scene.manager.block_download.as_ref().expect("a download").target;
+        assert_eq!(target == Height(400), is_replaced, "{listed:?}, {claimed_by}, {is_verifying}");
+    }
+}
+
+#[test]
+fn a_claim_whose_blocks_come_too_slowly_costs_its_peer_like_one_that_stalls() {
+    let checkpoint = Checkpoint { height: Height(300), hash: Hash256([9; 32]) };
+    let mut scene = Scene::new(settings(&[0, 1]), 2);
+    scene.run_seconds(60);
+    let mut download = verified_claim(0, Some(checkpoint));
+    (download.sync_peer, download.outcome) = (address_of(1), Some(DownloadOutcome::TooSlow));
+    scene.manager.block_download = Some(download);
+    scene.manager.end_block_download(None, scene.now());
+    assert_eq!((scene.experience(0), scene.experience(1)), ((0, 1), (0, 0)));
+    let peer = scene.manager.table.get(&address_of(0)).expect("a peer");
+    assert_eq!(peer.sync_backoff.retry_at, scene.now + Duration::from_secs(5));
+}
+
+#[test]
+fn every_second_synchronisation_is_with_a_listed_peer_before_any_has_delivered() {
+    let strangers = 40;
+    let mut scene = Scene::new(settings(&[0]), 1 + strangers);
+    scene.run_seconds(1);
+    for stranger in 1..=strangers {
+        scene.greet(&info(stranger), ip_of(stranger));
+        scene.answer_all();
+    }
+    scene.run_seconds(120);
+    let compared = scene.asked("/chain/score");
+    let with_listed = compared.iter().filter(|peer| **peer == 0).count();
+    assert!(compared.len() >= 30 && 5 * with_listed >= 2 * compared.len(), "{with_listed} of {}", compared.len());
 }
