@@ -355,11 +355,12 @@ mod tests {
     #[test]
     fn saved_peers_help_detect_the_address_but_do_not_delay_the_boot() {
         for (behaviour, seen) in [(Behaviour::Good, "30.0.0.1"), (Behaviour::Unreachable, "69.199.8.1")] {
-            let mut scene = Scene::new(settings(&[]), 1);
-            scene.simulated_peers[0].behaviour = behaviour.clone();
-            scene.simulated_peers[0].sees = "30.0.0.1";
+            let mut scene = Scene::new(settings(&[]), 2);
+            for peer in &mut scene.simulated_peers {
+                (peer.behaviour, peer.sees) = (behaviour.clone(), "30.0.0.1");
+            }
             scene.relay(LOCAL, Endpoint::http("30.0.0.1", 7890));
-            scene.manager.add_saved_peers(&[peer(0, 5)]);
+            scene.manager.add_saved_peers(&[peer(0, 5), peer(1, 5)]);
             scene.run_seconds(1);
             assert_eq!(
                 (scene.asked("/node/cysm").first(), scene.manager.is_booted()),

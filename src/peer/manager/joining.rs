@@ -1,10 +1,11 @@
 //! Joining the network: detection of this node's public address, and return to saved peers.
 //!
-//! **Own address.** What others report decides nothing. Listed peers are asked; only if none of them answers, others are,
-//! and these count once for each network. The node announces a reported address only after it has reached itself there:
-//! the answer to its own challenge is signed with its own key. The most frequent address is tried first. If none leads
-//! here, or if the present one is reported as often, the node keeps what it has: so also behind a router that does not
-//! pass on connections from inside, where the operator sets `nem.host`. Then nobody is asked at all.
+//! **Own address.** Listed peers are asked; only if none of them answers, others are, and these count once for each
+//! network. The node announces a reported address only if more than half of the answers name it, of unlisted peers at least
+//! [`MIN_NETWORKS`], and only after it has reached itself there: the answer to its own challenge is signed with its own
+//! key. That alone proves little, because a relay at another address can pass on the challenge and the answer; so no address
+//! of a minority is ever tried. Otherwise the node keeps what it has: so also behind a router that does not pass on
+//! connections from inside, where the operator sets `nem.host`. Then nobody is asked at all.
 //!
 //! The node joins the network with the first valid answer, whoever sends it. If an answer is required and none arrives,
 //! the node keeps querying the listed peers. Saved peers are queried too, but not waited for.
@@ -12,7 +13,6 @@
 //! After a restart, a node returns to the network: it contacts the saved peers, and suspends harvesting until one of the
 //! known peers has answered at its known endpoint. Otherwise it would extend a chain of its own until peers find it.
 
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -36,8 +36,8 @@ pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Maximum number of listed peers that are asked for this node's address at once.
 const MAX_REPORTERS: usize = 16;
-/// Maximum number of reported addresses at which a node looks for itself.
-const MAX_TRIED: usize = 3;
+/// Minimum number of networks of unlisted peers that must report an address.
+pub const MIN_NETWORKS: usize = 2;
 
 /// Maximum time for which a node that knew peers does not harvest if none of them answers.
 pub const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -49,7 +49,6 @@ const MAX_ATTEMPTS: u32 = 5;
 /// State before joining the network.
 #[derive(Debug)]
 pub struct Joining {
-    answers: FanOut<()>,
     /// Time of the next query, unless one runs.
     pub(super) retry_at: Option<Duration>,
     /// Number of rounds without an answer.
@@ -59,7 +58,7 @@ pub struct Joining {
 impl Joining {
     /// Creates the state without any query.
     pub fn new(now: Duration) -> Joining {
-        Joining { answers: FanOut::default(), retry_at: Some(now), failures: 0 }
+        Joining { retry_at: Some(now), failures: 0 }
     }
 }
 
@@ -79,10 +78,9 @@ impl Manager {
         let unidentified = self.unidentified.iter().map(|unidentified| &unidentified.endpoint);
         let listed = drawn.iter().map(|node| &node.endpoint).chain(unidentified).cloned();
         let endpoints: Vec<_> = listed.chain(self.saved_endpoints()).collect();
-        let asked = self.query_own_address(&endpoints, || RequestKind::FirstAddress);
-        match &mut self.phase {
-            Phase::Joining(joining) if asked > 0 => joining.answers = FanOut::new(asked),
-            _ => self.on_no_address(),
+        self.first_addresses = FanOut::new(self.query_own_address(&endpoints, || RequestKind::FirstAddress));
+        if self.first_addresses.is_over() {
+            self.on_no_address();
         }
     }
 
@@ -91,17 +89,18 @@ impl Manager {
         endpoints.iter().filter(|endpoint| self.queue_message(endpoint, &request, kind())).count()
     }
 
-    /// Processes an answer before joining, or the failure of the request.
+    /// Processes an answer to the queries before joining, or the failure of the request. The first valid one joins; the
+    /// address is looked at when all have come.
     pub(super) fn on_first_address_reply(&mut self, answer: &Answer) {
         let report = self.read_address_report(answer);
-        let Phase::Joining(joining) = &mut self.phase else { return };
-        let is_over = joining.answers.record(None).is_some();
-        if let Some(report) = report {
+        if report.is_some() && !self.is_booted() {
             self.finish_joining();
-            if self.is_listed(&answer.endpoint) {
-                self.reach_itself(vec![report.host]);
-            }
-        } else if is_over {
+        }
+        let counted = report.filter(|_| self.is_listed(&answer.endpoint));
+        let Some(reports) = self.first_addresses.record(counted) else { return };
+        if self.is_booted() {
+            self.follow_reports(&reports, 1);
+        } else {
             self.on_no_address();
         }
     }
@@ -174,12 +173,12 @@ impl Manager {
             return self.collect_reports(others, false);
         }
         self.end_task(Task::IpDetection, !reports.is_empty());
-        if !are_listed {
-            let mut networks = BTreeSet::new();
-            reports.retain(|report| networks.insert(site(report.by)));
+        if are_listed {
+            return self.follow_reports(&reports, 1);
         }
-        let hosts = by_frequency(&reports, self.local.endpoint.address());
-        self.reach_itself(hosts);
+        let mut networks = BTreeSet::new();
+        reports.retain(|report| networks.insert(site(report.by)));
+        self.follow_reports(&reports, MIN_NETWORKS);
     }
 
     /// Reads the host at which a peer sees this node.
@@ -191,21 +190,21 @@ impl Manager {
         Some(AddressReport { host: seen.host, address, by: *from })
     }
 
-    /// Challenges this node at the first of these hosts; announces it if this node answers there, else tries the next one.
-    /// The present host ends the search.
-    fn reach_itself(&mut self, mut hosts: Vec<String>) {
-        if hosts.is_empty() {
-            return;
-        }
-        let endpoint = Endpoint { host: hosts.remove(0), ..self.local.endpoint.clone() };
-        if endpoint.address() != self.local.endpoint.address() {
+    /// Challenges this node at the host that more than half of these reports name, and at least `least` of them, unless it
+    /// is the present one.
+    fn follow_reports(&mut self, reports: &[AddressReport], least: usize) {
+        let votes = |report: &AddressReport| reports.iter().filter(|other| other.address == report.address).count();
+        let is_named_by_most = |report: &&AddressReport| 2 * votes(report) > reports.len() && votes(report) >= least;
+        let Some(report) = reports.iter().find(is_named_by_most) else { return };
+        if Some(report.address) != self.local.endpoint.address() {
+            let endpoint = Endpoint { host: report.host.clone(), ..self.local.endpoint.clone() };
             let key = self.keys.public();
-            self.queue(&endpoint, Some(key), &Query::NodeInfo, RequestKind::OwnAddress(hosts));
+            self.queue(&endpoint, Some(key), &Query::NodeInfo, RequestKind::OwnAddress);
         }
     }
 
-    /// Processes the answer to this node's challenge of itself.
-    pub(super) fn on_own_address_reply(&mut self, hosts: Vec<String>, answer: Answer) {
+    /// Processes the answer to this node's challenge of itself. Announces the endpoint if this node has answered.
+    pub(super) fn on_own_address_reply(&mut self, answer: Answer) {
         let endpoint = &answer.endpoint;
         match self.read_answer::<NodeInfo>(&answer) {
             Ok(_) => {
@@ -222,7 +221,6 @@ impl Manager {
                      announces {}. Set nem.host if another host is right",
                     self.local.endpoint
                 );
-                self.reach_itself(hosts);
             }
         }
     }
@@ -236,16 +234,6 @@ pub struct AddressReport {
     address: IpAddr,
     /// Address of the other node.
     by: IpAddr,
-}
-
-/// Returns the reported hosts, each once, the most frequent first; of several, the present one, then in order of report.
-/// At most [`MAX_TRIED`].
-fn by_frequency(reports: &[AddressReport], present: Option<IpAddr>) -> Vec<String> {
-    let votes = |address: IpAddr| reports.iter().filter(|other| other.address == address).count();
-    let mut known = BTreeSet::new();
-    let mut hosts: Vec<_> = reports.iter().filter(|report| known.insert(report.address)).collect();
-    hosts.sort_by_key(|report| (Reverse(votes(report.address)), Some(report.address) != present));
-    hosts.into_iter().take(MAX_TRIED).map(|report| report.host.clone()).collect()
 }
 
 impl Manager {

@@ -205,6 +205,8 @@ pub struct Manager {
     relay_buffer: RelayBuffer,
     /// Requests that signs of life have caused.
     sign_probes: Quota<FetchId>,
+    /// Reports of this node's address: those of the queries before joining, and the later ones.
+    first_addresses: FanOut<AddressReport>,
     addresses: FanOut<AddressReport>,
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
@@ -259,6 +261,7 @@ impl Manager {
             download_count: 0,
             relay_buffer: RelayBuffer::default(),
             sign_probes: Quota::default(),
+            first_addresses: FanOut::default(),
             addresses: FanOut::default(),
             times: FanOut::default(),
             selected_clocks: BTreeSet::new(),

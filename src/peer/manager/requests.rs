@@ -65,8 +65,8 @@ pub enum RequestKind {
     FirstAddress,
     /// The same after joining; whether the peer is listed.
     Address(bool),
-    /// Challenges this node itself at an address where others see it. Holds the hosts to try next.
-    OwnAddress(Vec<String>),
+    /// Challenges this node itself at an address where others see it.
+    OwnAddress,
     /// Queries a chain height to see whether the peer is still there.
     Ping(Address),
     /// Queries something else of a peer; the handler of the answer.
@@ -441,7 +441,7 @@ impl Manager {
             RequestKind::Verification(client) => self.on_verification_reply(client, answer),
             RequestKind::FirstAddress => self.on_first_address_reply(&answer),
             RequestKind::Address(is_listed) => self.on_address_reply(is_listed, &answer),
-            RequestKind::OwnAddress(hosts) => self.on_own_address_reply(hosts, answer),
+            RequestKind::OwnAddress => self.on_own_address_reply(answer),
             RequestKind::Ping(node) => self.on_ping_reply(node, &answer),
             RequestKind::Query(node, handler) => handler(self, node, &answer, chain),
             RequestKind::Synchronisation(run) => self.on_sync_reply(*run, answer, chain),
