@@ -127,7 +127,10 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "Peers by state.",
             "`state` is active, busy, inactive, failure, untried or unknown (see `nisd help peers`)."),
         Metric("nisd_peers_split", "", |s| s.of_peers(|peers| peers.split_peers(s.now.monotonic).nodes.len()).into(),
-            "Active peers on a chain that neither they nor this node can leave: the network is split for good.", ""),
+            "Active peers on a chain that neither they nor this node can leave: the network is split for good.",
+            "Only listed peers and those that have delivered blocks, once for each public network."),
+        Metric("nisd_peers_credible", "", |s| s.of_peers(|peers| peers.split_peers(s.now.monotonic).active).into(),
+            "Active peers that can count for `nisd_peers_split`.", ""),
     ]),
     ("Requests and connections", &[
         Metric("nisd_http_requests_total", "", |s| responses(&s.net.counters.routes).into(),

@@ -257,7 +257,12 @@ impl PeerEntry {
     /// Returns its network, if its failures as a sync peer count for the network: a public one, unless it is listed or has
     /// delivered a block.
     fn answerable_network(&self) -> Option<IpAddr> {
-        self.ip.filter(|ip| !self.is_listed && !self.has_delivered && !is_private(*ip)).map(site)
+        self.ip.filter(|ip| !self.is_credible() && !is_private(*ip)).map(site)
+    }
+
+    /// Returns whether its word counts for more than that of a stranger: it is listed or has delivered a block.
+    pub fn is_credible(&self) -> bool {
+        self.is_listed || self.has_delivered
     }
 
     /// Returns the time of the next retry, if the last contact failed.

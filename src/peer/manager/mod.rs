@@ -195,7 +195,7 @@ pub struct Manager {
     /// Peer whose chain is far ahead and began with valid blocks; it is the next sync peer.
     far_ahead_peer: Option<Address>,
     /// The last sync peer was to be one that is listed or has delivered blocks.
-    wants_proven: bool,
+    wants_credible: bool,
     /// Maximum number of transactions to request with the next blocks.
     max_transactions: u32,
     /// Download of a chain that is far ahead, if one is running.
@@ -255,7 +255,7 @@ impl Manager {
             sync_started_at: None,
             validating: None,
             far_ahead_peer: None,
-            wants_proven: false,
+            wants_credible: false,
             max_transactions: settings.chain.max_transactions,
             block_download: None,
             download_count: 0,

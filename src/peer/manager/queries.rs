@@ -6,6 +6,7 @@
 //! believe that it is behind.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::requests::{Answer, FanOut, RequestKind};
@@ -15,7 +16,7 @@ use crate::model::{Address, Height};
 use crate::net::service::ConnectionId;
 use crate::peer::block_download::BlockDownload;
 use crate::peer::io::{LocalChain, RandomSource};
-use crate::peer::peer_table::is_private;
+use crate::peer::peer_table::{PeerEntry, is_private};
 use crate::peer::schedule::Task;
 use crate::peer::time_sync::{ClockAnswer, Sample};
 use crate::peer::wire::{CommunicationTimeStamps, ExperiencePair, NodeExperiences, NodeInfo, Query};
@@ -46,6 +47,11 @@ pub struct HeightCheck {
 fn reached_by_most(mut heights: Vec<Height>) -> Option<Height> {
     heights.sort_unstable();
     heights.get(heights.len().saturating_sub(1) / 2).copied()
+}
+
+/// Returns the network that counts once however many of its peers say a thing. On a private network each peer counts.
+pub(super) fn counted_network(node: &Address, known: &PeerEntry) -> Option<(Option<Address>, IpAddr)> {
+    known.ip.map(|ip| if is_private(ip) { (Some(*node), ip) } else { (None, site(ip)) })
 }
 
 impl HeightCheck {
@@ -191,9 +197,7 @@ impl Manager {
         let mut networks = BTreeMap::<_, Vec<Height>>::new();
         for (node, height) in reports {
             if let Some(known) = self.table.get(node).filter(|known| known.is_listed) {
-                // On a private network each listed peer counts.
-                let network = known.ip.map(|ip| if is_private(ip) { (Some(*node), ip) } else { (None, site(ip)) });
-                networks.entry(network).or_default().push(*height);
+                networks.entry(counted_network(node, known)).or_default().push(*height);
             }
         }
         let most = reached_by_most(networks.into_values().filter_map(reached_by_most).collect());

@@ -19,11 +19,14 @@
 //!
 //! A peer whose chain stays worse than ours is queried from time to time for one hash: at the height of the lowest
 //! block of ours that can be rolled back, or, if its chain ends below that, the lowest of its own. A peer with a better
-//! chain is queried for that anyway. All this is self-reported: a false report affects only the peer itself.
+//! chain is queried for that anyway. All this is self-reported, and hashes are easily invented. So only peers that are
+//! listed or have delivered blocks count, once for each network, and none while our chain has no block besides the nemesis
+//! block that cannot be rolled back: then the other chain is of another network.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::queries::counted_network;
 use super::requests::{Answer, RequestKind};
 use super::{Manager, PeerSettings, Phase, select};
 use crate::codec::Format;
@@ -94,13 +97,12 @@ impl Manager {
     /// Selects a peer without backoff; failing that, one whose backoff ends within [`MIN_BACKOFF`]; failing that, any.
     fn select_sync_peer(&mut self) -> Option<Address> {
         let busy: Vec<_> = self.synchronisations().map(|(_, run)| run.address).collect();
-        self.wants_proven = !self.wants_proven;
-        for needs_proven in [self.wants_proven, false] {
+        self.wants_credible = !self.wants_credible;
+        for needs_credible in [self.wants_credible, false] {
             for backoff in [Duration::ZERO, MIN_BACKOFF, Duration::MAX] {
                 let at = self.now.monotonic.saturating_add(backoff);
-                let is_proven = |peer: &PeerEntry| peer.is_listed || peer.has_delivered;
                 let may_be_asked =
-                    |peer: &PeerEntry| at >= self.table.sync_retry_at(peer) && (is_proven(peer) || !needs_proven);
+                    |peer: &PeerEntry| at >= self.table.sync_retry_at(peer) && (peer.is_credible() || !needs_credible);
                 let is_eligible =
                     |node: &Address| self.table.get(node).is_some_and(may_be_asked) && !busy.contains(node);
                 let drawn = self.selector.one_of(is_eligible, &mut self.random);
@@ -235,7 +237,7 @@ impl Manager {
             }
             SyncOutcome::TooFarBehind | SyncOutcome::Misbehaved(_) => {
                 log::debug!("synchronisation with {} ended: {outcome:?}", run.sync_peer.endpoint);
-                if matches!(outcome, SyncOutcome::Misbehaved(Misbehavior::InvalidHashes)) {
+                if matches!(outcome, SyncOutcome::Misbehaved(Misbehavior::InvalidHashes)) && self.may_split(chain) {
                     self.record_split(address);
                 }
                 self.experiences.failed(address, self.now.monotonic);
@@ -475,22 +477,30 @@ pub const QUERY_INTERVAL: Duration = Duration::from_secs(300);
 /// Lifetime of an observation, and minimum interval between warnings about one peer.
 pub const OBSERVATION_TTL: Duration = Duration::from_secs(900);
 
-/// Peers that can never agree with us on one chain.
+/// Peers that can never agree with us on one chain, among the active ones that are listed or have delivered blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitPeers {
-    /// The peers.
+    /// The peers, one of each network.
     pub nodes: Vec<Address>,
-    /// Number of active peers in all.
+    /// Number of networks with such peers, split or not.
     pub active: usize,
 }
 
 impl Manager {
-    /// Returns the active peers whose chain was lately seen to have forked further back than the rewrite limit.
+    /// Returns the peers whose chain was lately seen to have forked further back than the rewrite limit.
     pub fn split_peers(&self, now: Duration) -> SplitPeers {
         let is_split = |node: &PeerEntry| node.split_at.is_some_and(|at| now.saturating_sub(at) < OBSERVATION_TTL);
-        let active: Vec<_> = self.table.in_state(State::Active).collect();
-        let nodes = active.iter().filter(|(_, node)| is_split(node)).map(|(address, _)| **address).collect();
-        SplitPeers { nodes, active: active.len() }
+        let mut networks = BTreeMap::<_, Option<Address>>::new();
+        for (address, node) in self.table.in_state(State::Active).filter(|(_, node)| node.is_credible()) {
+            let split = networks.entry(counted_network(address, node)).or_default();
+            *split = split.or(is_split(node).then_some(*address));
+        }
+        SplitPeers { active: networks.len(), nodes: networks.into_values().flatten().collect() }
+    }
+
+    /// Returns whether our chain has a block above the nemesis block that cannot be rolled back.
+    fn may_split(&self, chain: &dyn LocalChain) -> bool {
+        chain.tip().is_ok_and(|tip| self.lowest_rollback_height(tip.height) > Height::NEMESIS)
     }
 
     /// Records that a peer's chain shares a recent enough block with ours, or cannot be compared.
@@ -505,13 +515,15 @@ impl Manager {
         let now = self.now.monotonic;
         let Some(peer) = self.table.get_mut(&node) else { return };
         let was_warned = peer.split_warned_at.is_some_and(|at| now.saturating_sub(at) < OBSERVATION_TTL);
-        if peer.split_at.replace(now).is_none() && !was_warned {
-            peer.split_warned_at = Some(now);
-            log::warn!(
-                "{node} is on another chain, which forked from ours more than {} blocks ago: neither can switch chains",
-                self.settings.chain.rewrite_limit
-            );
+        if peer.split_at.replace(now).is_some() || was_warned {
+            return;
         }
+        peer.split_warned_at = Some(now);
+        log::log!(
+            if peer.is_credible() { log::Level::Warn } else { log::Level::Debug },
+            "{node} is on another chain, which forked from ours more than {} blocks ago: neither can switch chains",
+            self.settings.chain.rewrite_limit
+        );
     }
 
     /// Records that a peer's chain is worse than ours. Queries its fork point if that persists.
@@ -551,7 +563,11 @@ impl Manager {
         let Ok((HashChain(theirs), _)) = self.read_answer(answer) else { return };
         let Ok(ours) = chain.hashes_from(height, 1) else { return };
         match (ours.first(), theirs.first()) {
-            (Some(ours), Some(theirs)) if ours != theirs => self.record_split(node),
+            (Some(ours), Some(theirs)) if ours != theirs => {
+                if self.may_split(chain) {
+                    self.record_split(node);
+                }
+            }
             // The peer's chain ends below. It can still follow ours if it can roll back to a block of ours.
             (Some(_), None) => {
                 let known = self.table.get(&node);

@@ -135,14 +135,61 @@ fn a_misbehaving_sync_peer_is_penalized() {
     assert_eq!((scene.experience(0), timer(&scene)), ((0, 1), (false, 1, 0)));
 }
 
+/// Lets a peer claim a better chain of which no hash is ours, and returns whether it counts as split off. Our chain has
+/// this many blocks.
+fn claims_another_chain(is_listed: bool, has_delivered: bool, height: u64) -> bool {
+    let mut scene = Scene::new(settings(if is_listed { &[0] } else { &[] }), 1);
+    let ours: Vec<_> = (0..height).map(|height| Hash256([height as u8; 32])).collect();
+    scene.fake.tip = Some(OwnTip { height: Height(height), hash: Hash256([7; 32]), signature: None, score: 100 });
+    scene.fake.hashes = ours;
+    scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
+    scene.run(Duration::from_millis(100));
+    scene.greet(&info(0), ip_of(0));
+    scene.run_seconds(3);
+    scene.manager.table.get_mut(&address_of(0)).expect("a peer").has_delivered = has_delivered;
+    scene.simulated_peers[0].behaviour = Behaviour::Good;
+    answer(&mut scene, Score(500));
+    answer(&mut scene, block(height + 1));
+    assert_eq!(last_question(&scene), "/chain/hashes-from");
+    answer(&mut scene, HashChain(vec![Hash256([0xee; 32]), Hash256([0xef; 32])]));
+    assert_eq!(scene.experience(0), (0, 1));
+    !scene.manager.split_peers(scene.now().monotonic).nodes.is_empty()
+}
+
 #[test]
 fn a_better_chain_that_forked_beyond_the_rewrite_limit_is_detected() {
-    let mut scene = comparing();
-    answer(&mut scene, Score(500));
-    answer(&mut scene, block(2));
-    assert_eq!(last_question(&scene), "/chain/hashes-from");
-    answer(&mut scene, HashChain(vec![Hash256([7; 32]), Hash256([2; 32])]));
-    assert_eq!(scene.manager.split_peers(scene.now().monotonic).nodes, [address_of(0)]);
+    assert!(claims_another_chain(true, false, 400) && claims_another_chain(false, true, 400));
+}
+
+#[test]
+fn a_stranger_that_invents_hashes_splits_no_network() {
+    assert!(!claims_another_chain(false, false, 400));
+}
+
+#[test]
+fn a_chain_that_can_be_rolled_back_to_the_nemesis_block_is_not_split_off() {
+    for height in [1, 360, 361] {
+        assert!(!claims_another_chain(true, true, height), "{height}");
+    }
+    assert!(claims_another_chain(true, true, 362));
+}
+
+#[test]
+fn peers_of_one_network_count_once_for_a_split() {
+    let mut infos: Vec<_> = (0..4).map(info).collect();
+    for (number, info) in infos[..3].iter_mut().enumerate() {
+        info.endpoint = Endpoint::http(format!("77.7.7.{number}"), 7890);
+    }
+    let listed = infos.iter().cloned().map(ListedPeer::Node).collect();
+    let mut scene = Scene::new(PeerSettings { listed, ..settings(&[]) }, 4);
+    scene.fake.tip = Some(OwnTip { height: Height(400), hash: Hash256([7; 32]), signature: None, score: 100 });
+    scene.fake.hashes = (0..400_u64).map(|height| Hash256([height as u8; 32])).collect();
+    for (peer, info) in scene.simulated_peers.iter_mut().zip(infos) {
+        (peer.info, peer.score, peer.hashes) = (info, 50, vec![Hash256([0xee; 32])]);
+    }
+    scene.simulated_peers[3].score = 100;
+    scene.run(MIN_WORSE_TIME * 4);
+    assert_eq!(apart(&scene), (1, 2));
 }
 
 #[test]
