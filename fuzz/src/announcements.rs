@@ -553,7 +553,7 @@ fn is_known(outcome: &RuleResult) -> bool {
         Ok(()) => true,
         Err(Rejection::Result(result)) => !result.is_success(),
         Err(Rejection::Exception(exception)) => !exception.to_string().is_empty(),
-        Err(Rejection::TooDeep | Rejection::Store(_)) => false,
+        Err(Rejection::TooDeep | Rejection::Unusable | Rejection::Store(_)) => false,
     }
 }
 

@@ -97,7 +97,7 @@ impl From<Rejection> for ApiError {
             Rejection::Result(result) => ApiError::argument(result.name()),
             Rejection::Exception(Exception::Argument(text)) => ApiError::new(400, text),
             Rejection::Exception(Exception::Other(text)) => ApiError::new(500, text),
-            Rejection::TooDeep => ApiError::new(500, rejection.to_string()),
+            Rejection::TooDeep | Rejection::Unusable => ApiError::new(500, rejection.to_string()),
             Rejection::Store(error) => error.into(),
         }
     }

@@ -183,7 +183,7 @@ impl Mempool {
             Err(Rejection::Store(error)) => return Err(error),
             Err(Rejection::Result(result)) => result,
             // NIS1 has no result for it.
-            Err(Rejection::Exception(_) | Rejection::TooDeep) => ValidationResult::FailureUnknown,
+            Err(Rejection::Exception(_) | Rejection::TooDeep | Rejection::Unusable) => ValidationResult::FailureUnknown,
         };
         if rebuild.content.by_hash.contains_key(&root.hashes.own) {
             return Ok(());

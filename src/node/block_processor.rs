@@ -344,13 +344,16 @@ impl<'s> BlockProcessor<'s> {
                 return Ok(None);
             }
             // The peer is not blamed, since a response may have been cut short.
-            Some(Err(_)) => return Ok(Some(ProcessedBlocks::rejected(origin, ValidationResult::Neutral.into()))),
+            Some(Err(_)) => return Ok(Some(ProcessedBlocks::rejected(origin, Rejection::Unusable))),
             _ => {}
         }
         let FetchedBlocks { common, base, .. } = *pulled;
         let last = tip(&self.store.snapshot()?)?.ok_or(StoreError::Empty)?;
         if last.hash != base {
             return Ok(Some(ProcessedBlocks::rejected(origin, ValidationResult::Neutral.into())));
+        }
+        if self.is_cut && read.is_empty() {
+            return Ok(Some(ProcessedBlocks::rejected(origin, Rejection::Unusable)));
         }
         let rejection = match CandidateBranch::new(self.store, self.network, common, read) {
             Ok(branch) => {
@@ -397,6 +400,7 @@ impl<'s> BlockProcessor<'s> {
             _ => false,
         };
         let result = match origin {
+            BlockOrigin::Pulled(_) if is_early => Err(ValidationResult::FailureTimestampTooFarInFuture.into()),
             _ if is_early => Err(ValidationResult::Neutral.into()),
             BlockOrigin::Pulled(_) => outcome.as_sync_result(),
             BlockOrigin::Pushed(_) | BlockOrigin::Harvested(_) => outcome.as_push_result(),

@@ -165,6 +165,9 @@ pub enum Rejection {
     /// The blocks would replace more of ours than the rewrite limit allows.
     #[error("more blocks would be replaced than the rewrite limit allows")]
     TooDeep,
+    /// The blocks of an answer cannot be decoded, or the first one is of the future.
+    #[error("no block of the answer can be used")]
+    Unusable,
     /// The store failed; the entity may be valid.
     #[error("{0}")]
     Store(#[from] StoreError),
@@ -185,7 +188,8 @@ impl Rejection {
             Rejection::Result(FailureTimestampTooFarInFuture) => false,
             Rejection::Result(Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull) => false,
             Rejection::Result(_) | Rejection::Exception(_) => true,
-            Rejection::TooDeep | Rejection::Store(_) => false,
+            // An answer may have been cut short.
+            Rejection::TooDeep | Rejection::Unusable | Rejection::Store(_) => false,
         }
     }
 }

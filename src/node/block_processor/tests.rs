@@ -60,18 +60,20 @@ impl Chain {
     }
 }
 
-/// Blocks as a peer's response contains them.
-fn answered(blocks: &[Block], network: &Network) -> BlockList {
+/// Blocks as a peer's response contains them, in a list that claims to have `missing` more.
+fn answered(blocks: &[Block], missing: u8, network: &Network) -> BlockList {
     let (challenge, pair) = (Challenge([1; 64]), KeyPair::new(&PrivateKey::from_seed(&[2; 32])));
     let answer = AuthenticatedResponse { entity: List(blocks.to_vec()), signature: challenge.sign(&pair) };
-    let body = Format::Binary.to_bytes(&answer);
+    let mut body = Format::Binary.to_bytes(&answer);
+    // The length of the list comes first, then the number of its blocks.
+    body[4] += missing;
     let (context, key) = (Context::of(network), pair.public());
     AnswerContext { format: Format::Binary, context, challenge, key }.open_list(body).unwrap()
 }
 
 fn pulled(blocks: &[Block], common: u64, base: Hash256, network: &Network) -> FetchedBlocks {
     let from = Address::from_public_key(&SENDER.key, network.byte);
-    FetchedBlocks { from, common: Height(common), base, blocks: answered(blocks, network) }
+    FetchedBlocks { from, common: Height(common), base, blocks: answered(blocks, 0, network) }
 }
 
 fn run(processor: &mut BlockProcessor<'_>) -> Vec<ProcessedBlocks> {
@@ -332,6 +334,21 @@ fn a_pushed_block_of_the_future_waits_for_its_time() {
 }
 
 #[test]
+fn a_list_that_ends_early_is_of_no_use_and_nobody_is_blamed() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let mut processor = BlockProcessor::new(&store, network);
+    let base = tip_hash(&store);
+    let fetched = pulled(&[], 20, base, network);
+    processor.pull(FetchedBlocks { blocks: answered(&chain.blocks()[19..20], 1, network), ..fetched });
+    let processed = run(&mut processor);
+    assert!(matches!(processed[..], [ProcessedBlocks { result: Err(Rejection::Unusable), .. }]), "{processed:?}");
+    assert_eq!(tip_hash(&store), base);
+    let early = ValidationResult::FailureTimestampTooFarInFuture.into();
+    assert!(!Rejection::Unusable.blames_sender() && !Rejection::blames_sender(&early));
+}
+
+#[test]
 fn of_pulled_blocks_those_of_the_future_are_left_and_nobody_is_blamed() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
@@ -339,20 +356,35 @@ fn of_pulled_blocks_those_of_the_future_are_left_and_nobody_is_blamed() {
     let before = |block: &Block| Timestamp(block.timestamp.0 - 11);
     processor.pull(pulled(&blocks[19..24], 20, tip_hash(&store), network));
     let processed = run_at(before(&blocks[19]), &mut processor);
-    assert_eq!(result(&processed), ValidationResult::Neutral);
+    assert!(matches!(processed[..], [ProcessedBlocks { result: Err(Rejection::Unusable), .. }]), "{processed:?}");
     processor.pull(pulled(&blocks[19..24], 20, tip_hash(&store), network));
     let processed = run_at(before(&blocks[21]), &mut processor);
     assert_eq!(result(&processed), ValidationResult::Success);
     assert_eq!(tip_hash(&store), blocks[20].hash());
-    // The blocks before do not suffice, or are wrong.
-    for (common, part, expected) in [
-        (18, blocks[17..24].to_vec(), ValidationResult::Neutral),
-        (20, [&blocks[17..18], &blocks[21..24]].concat(), ValidationResult::FailureChainScoreInferior),
-    ] {
-        processor.pull(pulled(&part, common, tip_hash(&store), network));
+    // All blocks before are ours, or they are wrong.
+    let of_ours = pulled(&blocks[17..24], 18, tip_hash(&store), network);
+    let wrong = pulled(&[&blocks[17..18], &blocks[21..24]].concat(), 20, tip_hash(&store), network);
+    for (part, expected) in [(of_ours, "Unusable"), (wrong, "Result(FailureChainScoreInferior)")] {
+        processor.pull(part);
         let processed = run_at(before(&blocks[21]), &mut processor);
-        assert_eq!(result(&processed), expected, "{common}");
+        assert_eq!(format!("{:?}", processed[0].result), format!("Err({expected})"));
     }
+}
+
+#[test]
+fn a_worse_branch_before_a_block_of_the_future_is_early() {
+    let chain = Chain::up_to(58);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let (mut file, mut bytes) =
+        (BlockFile::new(std::fs::File::open(tiny("losing-52.bin")).unwrap()).unwrap(), Vec::new());
+    assert!(file.next(&mut bytes).unwrap());
+    let losing = Block::from_bytes(&bytes, Context::of(network)).unwrap();
+    let (height, future) = (losing.height.0, blocks[58].clone());
+    let now = Timestamp(future.timestamp.0 - 11);
+    assert_ne!(losing.hash(), blocks[height as usize - 2].hash());
+    processor.pull(pulled(&[losing, future], height - 1, tip_hash(&store), network));
+    assert_eq!(result(&run_at(now, &mut processor)), ValidationResult::FailureTimestampTooFarInFuture);
 }
 
 #[test]

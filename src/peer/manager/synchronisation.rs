@@ -3,11 +3,12 @@
 //! [`FOREGROUND_TIME`]: up to [`MAX_BACKGROUND`] slow ones go on beside others.
 //!
 //! Only what a peer sends lowers its experience, never that it is unreachable. But a peer that brought nothing is not
-//! chosen next if there is another, and one that failed not for a time that doubles with each failure, up to an hour; nor
-//! is any other of its network that is neither listed nor has delivered a block, so that many addresses of one network do
-//! not help. Every second synchronisation is with a peer that is listed or has delivered blocks, so that others in any
-//! number cannot keep it out. After a failed block request fewer transactions are requested: the answer may have been larger than we
-//! accept, or than the peer can send in time.
+//! chosen next if there is another, unless our chain has changed meanwhile. One that failed or sent no block that can be
+//! used is not chosen for a time that doubles with each failure, up to an hour; nor is any other of its network that is
+//! neither listed nor has delivered a block, so that many addresses of one network do not help. Every second
+//! synchronisation is with a peer that is listed or has delivered blocks, so that others in any number cannot keep it out.
+//! After a failed block request fewer transactions are requested: the answer may have been larger than we accept, or than
+//! the peer can send in time.
 //!
 //! A chain that is far ahead is downloaded from several peers ([`BlockDownload`]), once the first blocks of it have come
 //! from its peer and were valid, or, with a trusted checkpoint, if it claims to reach that: until then it is only a claim.
@@ -40,7 +41,7 @@ use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip};
 use crate::peer::peer_table::{PeerEntry, PeerError, State, sanitize};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds};
-use crate::rules::{Rejection, RuleResult};
+use crate::rules::{Rejection, RuleResult, ValidationResult};
 
 /// Time for which a synchronisation keeps others waiting.
 pub const FOREGROUND_TIME: Duration = Duration::from_secs(2);
@@ -313,10 +314,12 @@ impl Manager {
                     self.far_ahead_peer = Some(*from);
                 }
             }
-            // Our chain has changed meanwhile, which is not the peer's fault unless it was slow.
+            // Our chain has changed meanwhile, or the store failed, which is not the peer's fault unless it was slow.
+            let is_neutral = matches!(result, Err(Rejection::Result(ValidationResult::Neutral)));
             let is_slow = now.monotonic.saturating_sub(run.started_at) > SLOW;
-            if result.is_err() && (is_harmful || is_too_deep || is_slow) {
-                self.back_off(*from, run.started_at, is_harmful);
+            if result.is_err() && (!is_neutral || is_slow) {
+                let has_failed = is_harmful || matches!(result, Err(Rejection::Unusable));
+                self.back_off(*from, run.started_at, has_failed);
             }
         }
         self.end_synchronisation(run.started_at, !is_harmful);

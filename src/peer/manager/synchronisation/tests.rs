@@ -11,7 +11,7 @@ use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::schedule::Task;
 use crate::peer::tests::*;
 use crate::peer::wire::{AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score};
-use crate::rules::Rejection;
+use crate::rules::{Rejection, RuleResult, ValidationResult};
 
 pub fn block(height: u64) -> Block {
     let signer = pair(77);
@@ -308,6 +308,35 @@ fn a_download_that_fails_backs_off_the_peer_that_claimed_the_chain_and_not_the_l
             assert_eq!((retry_at(&scene, 0), retry_at(&scene, 1)), (Duration::from_secs(backoff), before));
         }
         assert_eq!((scene.experience(0), scene.experience(1)), ((0, 3), (0, 0)));
+    }
+}
+
+#[test]
+fn blocks_that_change_nothing_back_off_their_peer_unless_our_chain_has_changed_meanwhile() {
+    let early = || Err(ValidationResult::FailureTimestampTooFarInFuture.into());
+    let (too_deep, unusable) = (|| Err(Rejection::TooDeep), || Err(Rejection::Unusable));
+    let results: [fn() -> RuleResult; 5] = [neutral, early, too_deep, unusable, harmful];
+    let backoffs = [[0, 0, 0], [5, 5, 5], [5, 5, 5], [5, 10, 20], [5, 10, 20]];
+    for (result, backoffs) in results.into_iter().zip(backoffs) {
+        let mut scene = comparing();
+        for (round, backoff) in backoffs.into_iter().enumerate() {
+            if round > 0 {
+                scene.simulated_peers[0].behaviour = Behaviour::SilentAt("/chain/score");
+                scene.run_seconds(3);
+                scene.simulated_peers[0].behaviour = Behaviour::Good;
+            }
+            answer_until_blocks(&mut scene);
+            answer(&mut scene, List(vec![block(2)]));
+            let before = scene.manager.table.get(&address_of(0)).expect("a peer").sync_backoff.retry_at;
+            let now = scene.now();
+            scene.manager.on_blocks_validated(&address_of(0), &result(), now);
+            let after = scene.manager.table.get(&address_of(0)).expect("a peer").sync_backoff.retry_at;
+            // Besides, ten times the few milliseconds that were wasted.
+            let added = if after == before { 0 } else { (after - scene.now).as_secs() };
+            assert_eq!(added, backoff, "{:?}, round {round}", result());
+        }
+        let blamed = if result().is_err_and(|rejection| rejection.blames_sender()) { 3 } else { 0 };
+        assert_eq!(scene.experience(0), (0, blamed), "{:?}", result());
     }
 }
 
