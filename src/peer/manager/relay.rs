@@ -79,7 +79,8 @@ impl Manager {
     fn push(&mut self, message: &Message<'_>) {
         let request = message.request(self.settings.format);
         for peer in self.select_peers() {
-            if !self.queue_message(&peer.endpoint, &request, RequestKind::Push) {
+            let kind = RequestKind::Push(self.address_of(&peer));
+            if !self.queue_message(&peer.endpoint, &request, kind) {
                 log::debug!("no space in the request queue: {} is not sent {}", peer.endpoint, request.target);
             }
         }

@@ -4,6 +4,9 @@
 //! peers cannot use all. The rate per peer stays below NIS1's limit, which rejects the 51st request of a second. Requests
 //! that cannot be sent at once wait; when the waiting queue is full, requests are rejected.
 //!
+//! A peer may take 20 s for a short answer, and strangers cause pings and probes in any number. So what waits is sent in the
+//! order of its [`Priority`], and no priority can take the places of a higher one.
+//!
 //! | collection | grows by | limit |
 //! |---|---|---|
 //! | requests in flight | sent requests | [`MAX_IN_FLIGHT`], [`MAX_IN_FLIGHT_PER_TARGET`] |
@@ -13,8 +16,9 @@
 //! | peers with counters | requests of the last second | [`MAX_TARGETS`], of about 1 kB |
 //! | latest requests | requests | [`MAX_LATEST`] |
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::time::Duration;
 
 use super::Manager;
@@ -79,8 +83,35 @@ pub enum RequestKind {
     Unconfirmed(Address, Duration),
     /// Queries hashes or blocks for a block download.
     BlockDownload(DownloadRequest),
-    /// Pushes blocks or transactions.
-    Push,
+    /// Pushes blocks or transactions to this peer.
+    Push(Address),
+}
+
+/// Order in which waiting requests are sent, and the places that they may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Pushes, synchronisation and block download with peers that are listed or proven: all places.
+    First,
+    /// Other requests: three quarters of the places, together with the last ones.
+    Normal,
+    /// Probes that signs of life cause: half of the places, together with the last ones.
+    SignProbe,
+    /// Pings and probes of a refresh: three eighths of the places.
+    Last,
+}
+
+impl Priority {
+    pub(super) const ALL: [Priority; 4] = [Priority::First, Priority::Normal, Priority::SignProbe, Priority::Last];
+
+    /// Returns how many of these places requests of this and lower priorities may take.
+    fn share(self, places: usize) -> usize {
+        match self {
+            Priority::First => places,
+            Priority::Normal => places - places / 4,
+            Priority::SignProbe => places.div_ceil(2),
+            Priority::Last => (3 * places).div_ceil(8),
+        }
+    }
 }
 
 /// Handles the answer of a peer, or the failure of the request.
@@ -104,6 +135,8 @@ pub struct Request {
     pub message: FetchRequest,
     /// Kind of the request.
     pub kind: RequestKind,
+    /// Its priority.
+    pub priority: Priority,
     /// Required proof, if any.
     pub proof: Option<Proof>,
     /// Its record and the time of sending in milliseconds of network time, once it is in flight.
@@ -169,7 +202,9 @@ pub struct RequestQueue {
     max_in_flight: usize,
     unfinished: BTreeMap<FetchId, Request>,
     /// Those that are not in flight, in order of sending.
-    waiting: VecDeque<FetchId>,
+    waiting: BTreeSet<(Priority, FetchId)>,
+    /// Number of those in flight by priority.
+    in_flight: [usize; Priority::ALL.len()],
     /// Counters by endpoint. Different names of one address are counted separately.
     targets: BTreeMap<Endpoint, TargetCounters>,
     bytes: usize,
@@ -188,7 +223,7 @@ impl RequestQueue {
     /// Queues a request. Returns its id if there was space.
     pub fn enqueue(&mut self, mut request: Request) -> Option<FetchId> {
         request.message.endpoint = request.endpoint.to_connect()?;
-        let (bytes, is_push) = (request.message.body.len(), matches!(request.kind, RequestKind::Push));
+        let (bytes, is_push) = (request.message.body.len(), matches!(request.kind, RequestKind::Push(_)));
         let known = self.targets.get(&request.endpoint);
         let has_room = self.waiting.len() < MAX_WAITING
             && self.bytes + bytes <= MAX_BYTES
@@ -205,23 +240,22 @@ impl RequestQueue {
         self.pushed_bytes += if is_push { bytes } else { 0 };
         self.queued_count += 1;
         let id = FetchId(self.queued_count);
+        self.waiting.insert((request.priority, id));
         self.unfinished.insert(id, request);
-        self.waiting.push_back(id);
         Some(id)
     }
 
-    /// Sends the requests that may be sent, in queue order.
+    /// Sends the requests that may be sent, by priority, then in queue order.
     pub fn send(&mut self, now: Now, actions: &mut Vec<Action>) {
-        let mut place = 0;
-        while self.in_flight() < self.max_in_flight
-            && let Some(id) = self.waiting.get(place).copied()
+        let mut last = (Priority::First, FetchId(0));
+        while let Some(next) = self.waiting.range((Bound::Excluded(last), Bound::Unbounded)).next().copied()
+            && self.has_place(next.0)
         {
-            if self.ready_at(id).is_none_or(|ready| ready > now.monotonic) {
-                place += 1;
-            } else {
-                self.waiting.remove(place);
-                actions.extend(self.send_one(id, now));
+            if self.ready_at(next).is_some_and(|ready| ready <= now.monotonic) {
+                self.waiting.remove(&next);
+                actions.extend(self.send_one(next.1, now));
             }
+            last = next;
         }
         if self.targets.len() > MAX_IN_FLIGHT {
             self.targets.retain(|_, counters| !counters.is_idle(now.monotonic));
@@ -230,6 +264,7 @@ impl RequestQueue {
 
     fn send_one(&mut self, id: FetchId, now: Now) -> Option<Action> {
         let request = self.unfinished.get_mut(&id)?;
+        self.in_flight[request.priority as usize] += 1;
         if let Some(counters) = self.targets.get_mut(&request.endpoint) {
             counters.waiting = counters.waiting.saturating_sub(1);
             counters.in_flight += 1;
@@ -249,8 +284,11 @@ impl RequestQueue {
 
     fn remove(&mut self, id: FetchId, now: Duration) -> Option<Request> {
         let request = self.unfinished.remove(&id)?;
-        let Request { endpoint, message, kind, sent, .. } = &request;
-        let (bytes, is_push) = (message.body.len(), matches!(kind, RequestKind::Push));
+        let Request { endpoint, message, kind, priority, sent, .. } = &request;
+        let (bytes, is_push) = (message.body.len(), matches!(kind, RequestKind::Push(_)));
+        self.waiting.remove(&(*priority, id));
+        let in_flight = &mut self.in_flight[*priority as usize];
+        *in_flight = in_flight.saturating_sub(usize::from(sent.is_some()));
         self.bytes = self.bytes.saturating_sub(bytes);
         self.pushed_bytes = self.pushed_bytes.saturating_sub(if is_push { bytes } else { 0 });
         if let Some(counters) = self.targets.get_mut(endpoint) {
@@ -273,7 +311,6 @@ impl RequestQueue {
 
     /// Cancels a request, whether it waits or is in flight. Returns its kind.
     pub fn cancel(&mut self, id: FetchId, now: Duration, actions: &mut Vec<Action>) -> Option<RequestKind> {
-        self.waiting.retain(|waiting| *waiting != id);
         let request = self.remove(id, now)?;
         if request.sent.is_some() {
             actions.push(Action::Cancel(id));
@@ -308,22 +345,28 @@ impl RequestQueue {
         self.kinds().filter(|(_, kind)| matches!(kind, RequestKind::Ping(_))).count()
     }
 
-    fn in_flight(&self) -> usize {
-        self.unfinished.len() - self.waiting.len()
+    /// Returns the number of requests in flight of this and lower priorities.
+    fn in_flight(&self, priority: Priority) -> usize {
+        self.in_flight[priority as usize..].iter().sum()
     }
 
-    fn ready_at(&self, id: FetchId) -> Option<Duration> {
-        let is_half_free = self.in_flight() < self.max_in_flight.div_ceil(2);
-        let most = if is_half_free { MAX_IN_FLIGHT_PER_TARGET } else { 1 };
+    /// Returns whether there is a place for a request of a priority. If there is none, there is none for lower ones.
+    fn has_place(&self, priority: Priority) -> bool {
+        let mut upwards = Priority::ALL.into_iter().filter(|other| *other <= priority);
+        upwards.all(|other| self.in_flight(other) < other.share(self.max_in_flight))
+    }
+
+    fn ready_at(&self, (priority, id): (Priority, FetchId)) -> Option<Duration> {
+        // Requests of lower priorities take nothing from the first ones here either.
+        let held = if priority == Priority::First { self.in_flight[0] } else { self.in_flight(Priority::First) };
+        let most = if held < self.max_in_flight.div_ceil(2) { MAX_IN_FLIGHT_PER_TARGET } else { 1 };
         self.targets.get(&self.unfinished.get(&id)?.endpoint)?.ready_at(most)
     }
 
     /// Returns when a waiting request may be sent; `None` if one in flight must end first.
     pub fn next_due(&self) -> Option<Duration> {
-        if self.in_flight() >= self.max_in_flight {
-            return None;
-        }
-        self.waiting.iter().filter_map(|id| self.ready_at(*id)).min()
+        let with_place = self.waiting.iter().take_while(|(priority, _)| self.has_place(*priority));
+        with_place.filter_map(|waiting| self.ready_at(*waiting)).min()
     }
 
     /// Returns the requests in flight, oldest first.
@@ -342,7 +385,7 @@ impl RequestQueue {
     /// Returns the usage of its collections.
     pub fn usage(&self) -> [LimitUsage; 5] {
         [
-            LimitUsage::new("requests in flight", self.in_flight(), MAX_IN_FLIGHT),
+            LimitUsage::new("requests in flight", self.in_flight(Priority::First), MAX_IN_FLIGHT),
             LimitUsage::new("queued requests", self.waiting.len(), MAX_WAITING),
             LimitUsage::new("bytes of requests", self.bytes, MAX_BYTES),
             LimitUsage::new("peers with counted requests", self.targets.len(), MAX_TARGETS),
@@ -405,7 +448,22 @@ impl Manager {
         let message = query.request(&challenge, self.settings.format, &self.settings.chain);
         let message = FetchRequest { least_scope: self.least_scope(to), ..message };
         let proof = Some(Proof { challenge, key });
-        self.requests.enqueue(Request { endpoint: to.clone(), message, kind, proof, sent: None })
+        let priority = self.priority_of(&kind);
+        self.requests.enqueue(Request { endpoint: to.clone(), message, kind, priority, proof, sent: None })
+    }
+
+    fn priority_of(&self, kind: &RequestKind) -> Priority {
+        let node = match kind {
+            RequestKind::Ping(_) => return Priority::Last,
+            RequestKind::Probe(probe) if probe.is_of_refresh() => return Priority::Last,
+            RequestKind::Probe(_) | RequestKind::Verification(_) => return Priority::SignProbe,
+            RequestKind::Push(node) => node,
+            RequestKind::Synchronisation(run) => &run.address,
+            RequestKind::BlockDownload(request) => &request.peer,
+            _ => return Priority::Normal,
+        };
+        let is_known_well = self.table.get(node).is_some_and(|peer| peer.is_listed || peer.is_proven());
+        if is_known_well { Priority::First } else { Priority::Normal }
     }
 
     /// Queues a query to a peer. Returns the id of the request if there was space.
@@ -423,7 +481,8 @@ impl Manager {
     /// Queues a message, whose answer need not be signed. Returns whether there was space.
     pub(super) fn queue_message(&mut self, to: &Endpoint, message: &FetchRequest, kind: RequestKind) -> bool {
         let message = FetchRequest { least_scope: self.least_scope(to), ..message.clone() };
-        let request = Request { endpoint: to.clone(), message, kind, proof: None, sent: None };
+        let priority = self.priority_of(&kind);
+        let request = Request { endpoint: to.clone(), message, kind, priority, proof: None, sent: None };
         self.requests.enqueue(request).is_some()
     }
 
@@ -448,7 +507,7 @@ impl Manager {
             RequestKind::LowestHash(node, height) => self.on_lowest_hash_reply(node, height, &answer, chain),
             RequestKind::Unconfirmed(node, since) => self.on_unconfirmed_reply(node, since, answer),
             RequestKind::BlockDownload(request) => self.on_download_reply(request, answer),
-            RequestKind::SignOfLife | RequestKind::Push => {}
+            RequestKind::SignOfLife | RequestKind::Push(_) => {}
         }
         self.send_requests();
     }

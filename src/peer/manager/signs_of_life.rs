@@ -24,8 +24,9 @@ use crate::peer::peer_table::{self, PeerError, State, sanitize};
 use crate::peer::wire::{Endpoint, NodeInfo, Query};
 use crate::quota::Owner;
 
-/// Maximum number of requests that signs of life cause at a time; listed peers are probed in addition.
-pub const MAX_SIGN_PROBES: usize = 64;
+/// Maximum number of requests that signs of life cause at a time; listed peers are probed in addition. Fewer than
+/// [`Priority::SignProbe`](super::requests::Priority::SignProbe) has places, so that some stay for pings and refreshes.
+pub const MAX_SIGN_PROBES: usize = 32;
 /// Time for which the only one of a network keeps its place when all are taken.
 pub const EVICTION_AGE: Duration = Duration::from_secs(2);
 

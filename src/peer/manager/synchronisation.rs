@@ -67,7 +67,7 @@ const MAX_JSON_BATCH_TRANSACTIONS: i32 = 200;
 #[derive(Debug)]
 pub struct Synchronisation {
     sync_peer: NodeInfo,
-    address: Address,
+    pub(super) address: Address,
     started_at: Duration,
     comparison: ChainComparison,
 }

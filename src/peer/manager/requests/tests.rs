@@ -3,6 +3,7 @@ use std::time::Duration;
 use crate::codec::Format;
 use crate::peer::io::Now;
 use crate::peer::manager::requests::*;
+use crate::peer::manager::synchronisation::tests::block;
 use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, Message};
 
@@ -10,7 +11,7 @@ fn request(host: usize, purpose: RequestKind, bytes: usize) -> Request {
     let endpoint = Endpoint::http(format!("h{host}"), 1);
     let message = Message::CanYouSeeMe(&endpoint).request(Format::Binary);
     let message = FetchRequest { body: vec![0; bytes].into(), ..message };
-    Request { endpoint, message, kind: purpose, proof: None, sent: None }
+    Request { endpoint, message, kind: purpose, priority: Priority::First, proof: None, sent: None }
 }
 
 /// Sends the requests that may be sent.
@@ -117,26 +118,28 @@ fn queued_requests_are_limited_in_number_and_in_bytes() {
     let taken = (0..MAX_WAITING + 10).filter(|_| calls.enqueue(question(0)).is_some()).count();
     assert_eq!(taken, MAX_WAITING);
     let mut calls = RequestQueue::new(MAX_IN_FLIGHT);
-    assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES + 1)).is_none());
-    assert!(calls.enqueue(request(0, RequestKind::Push, MAX_PUSHED_BYTES)).is_some());
-    assert!(calls.enqueue(request(1, RequestKind::Push, 1)).is_none());
+    assert!(calls.enqueue(request(0, RequestKind::Push(address(0)), MAX_PUSHED_BYTES + 1)).is_none());
+    assert!(calls.enqueue(request(0, RequestKind::Push(address(0)), MAX_PUSHED_BYTES)).is_some());
+    assert!(calls.enqueue(request(1, RequestKind::Push(address(0)), 1)).is_none());
     assert!(calls.enqueue(question(1)).is_some(), "pushes leave space for others");
     assert!(calls.enqueue(request(1, RequestKind::SignOfLife, MAX_BYTES - MAX_PUSHED_BYTES)).is_none());
     send(&mut calls, at(millis(0)), &mut fake);
     end_all(&mut calls, &mut fake, millis(0));
     assert_eq!(usage(&calls), [0, 0, 0]);
-    assert!(calls.enqueue(request(1, RequestKind::Push, MAX_PUSHED_BYTES)).is_some());
+    assert!(calls.enqueue(request(1, RequestKind::Push(address(0)), MAX_PUSHED_BYTES)).is_some());
 }
 
 #[test]
 fn queued_pushes_are_limited_per_peer() {
     let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
-    let taken = (0..10).filter(|_| calls.enqueue(request(0, RequestKind::Push, 1)).is_some()).count();
+    let taken = (0..10).filter(|_| calls.enqueue(request(0, RequestKind::Push(address(0)), 1)).is_some()).count();
     assert_eq!(taken, MAX_PUSHES_PER_TARGET);
-    assert!(calls.enqueue(request(1, RequestKind::Push, 1)).is_some() && calls.enqueue(question(0)).is_some());
+    assert!(
+        calls.enqueue(request(1, RequestKind::Push(address(0)), 1)).is_some() && calls.enqueue(question(0)).is_some()
+    );
     send(&mut calls, at(millis(0)), &mut fake);
     end_all(&mut calls, &mut fake, millis(0));
-    assert!(calls.enqueue(request(0, RequestKind::Push, 1)).is_some());
+    assert!(calls.enqueue(request(0, RequestKind::Push(address(0)), 1)).is_some());
 }
 
 #[test]
@@ -187,4 +190,77 @@ fn the_call_history_lists_the_latest_fifty_and_all_outstanding_calls() {
     calls.complete(fake.waiting[3].call, timed_out(), millis(60_000));
     let outstanding: Vec<_> = calls.outstanding().iter().map(|entry| entry.number).collect();
     assert_eq!((outstanding.len(), &outstanding[..4]), (59, &[1, 2, 3, 5][..]));
+}
+
+fn of_priority(priority: Priority, hosts: std::ops::Range<usize>) -> impl Iterator<Item = Request> {
+    hosts.map(move |host| Request { priority, ..question(host) })
+}
+
+#[test]
+fn requests_of_a_priority_leave_places_for_higher_ones() {
+    for (places, taken) in [(100, [38, 50, 75, 100]), (8, [3, 4, 6, 8]), (3, [2, 2, 3, 3]), (1, [1; 4])] {
+        let (mut calls, mut fake) = (RequestQueue::new(places), FakeIo::new());
+        for (round, priority) in Priority::ALL.into_iter().rev().enumerate() {
+            of_priority(priority, 200 * round..200 * round + 200)
+                .for_each(|request| assert!(calls.enqueue(request).is_some()));
+            send(&mut calls, at(millis(0)), &mut fake);
+            assert_eq!(fake.waiting.len(), taken[round], "{places} places, {priority:?}");
+            assert_eq!(calls.next_due(), None, "what waits has no place, whatever the time is");
+        }
+        // A place that is free again goes to the highest priority that may have it.
+        let ended = fake.waiting.pop_back().expect("a request");
+        assert!(calls.complete(ended.call, timed_out(), millis(0)).is_some());
+        send(&mut calls, at(millis(0)), &mut fake);
+        let host: usize = fake.waiting.back().expect("a request").request.endpoint.host[1..].parse().expect("a number");
+        assert!(host >= 600, "{places} places, h{host}");
+    }
+}
+
+#[test]
+fn waiting_requests_are_sent_by_priority_and_then_in_order() {
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
+    let waiting =
+        [(Priority::Last, 0), (Priority::Normal, 1), (Priority::First, 2), (Priority::Last, 3), (Priority::First, 4)];
+    for (priority, host) in waiting {
+        assert!(calls.enqueue(Request { priority, ..question(host) }).is_some());
+    }
+    send(&mut calls, at(millis(0)), &mut fake);
+    let hosts: Vec<_> = fake.waiting.iter().map(|sent| &*sent.request.endpoint.host).collect();
+    assert_eq!(hosts, ["h2", "h4", "h1", "h0", "h3"]);
+}
+
+#[test]
+fn requests_of_the_first_priority_to_one_peer_are_not_held_up_by_others_to_others() {
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
+    let others = of_priority(Priority::Last, 1..100).chain(of_priority(Priority::SignProbe, 100..200));
+    others.for_each(|request| assert!(calls.enqueue(request).is_some()));
+    send(&mut calls, at(millis(0)), &mut fake);
+    (0..MAX_IN_FLIGHT_PER_TARGET).for_each(|_| assert!(calls.enqueue(question(0)).is_some()));
+    (0..2).for_each(|_| assert!(calls.enqueue(Request { priority: Priority::Normal, ..question(300) }).is_some()));
+    send(&mut calls, at(millis(0)), &mut fake);
+    let to = |host: &str| fake.waiting.iter().filter(|sent| sent.request.endpoint.host == host).count();
+    assert_eq!((to("h0"), to("h300")), (MAX_IN_FLIGHT_PER_TARGET, 1));
+}
+
+#[test]
+fn strangers_that_do_not_answer_delay_no_block_to_a_listed_peer() {
+    let (silent, more) = (1..80, 80..160);
+    let mut scene = Scene::new(settings(&[0]), more.end);
+    scene.run_seconds(1);
+    for stranger in silent.clone() {
+        scene.greet(&info(stranger), ip_of(stranger));
+        scene.answer_all();
+    }
+    scene.simulated_peers[1..].iter_mut().for_each(|peer| peer.behaviour = Behaviour::Silent);
+    // They are pinged once they were silent for a while, and others say that they are there.
+    while scene.manager.requests.pings() < 40 {
+        assert!(scene.now < Duration::from_secs(90), "{} pings", scene.manager.requests.pings());
+        scene.run_seconds(1);
+    }
+    for stranger in more {
+        scene.greet(&info(stranger), ip_of(stranger));
+    }
+    assert!(scene.manager.requests.usage()[1].used > 0, "some wait");
+    scene.act(|manager, now, _| manager.push_block(block(2), now));
+    assert!(scene.asked("/push/block").contains(&0), "and no stranger keeps it waiting");
 }
