@@ -25,7 +25,7 @@ use crate::store::{Read, Store, StoreError, StoredHeader, WriteTxn, stored_heade
 pub struct BranchOutcome {
     /// The first reason for which the branch is rejected. If it is not better, only the proofs of its blocks are checked.
     pub validity: RuleResult,
-    /// Scores of our blocks above the common one, and of the branch, if the branch is proven.
+    /// Scores of our blocks above the one at which the branch is said to begin, and of the branch, if it is proven.
     pub scores: Option<(i64, i64)>,
     /// The change of our chain, if the branch was better.
     pub update: Option<ChainUpdate>,
@@ -76,11 +76,13 @@ pub struct CandidateBranch<'s> {
     txn: Option<WriteTxn<'s>>,
     verifier: Verifier,
     seen: BTreeSet<Hash256>,
+    /// The last common block: at first that at which the branch is said to begin.
     common: Height,
     /// Our undone blocks, highest first.
     undone: Vec<ConfirmedBlock>,
+    /// Score of our chain up to the block at which the branch is said to begin.
     common_score: i128,
-    /// Scores of our blocks above the common one, and of the proven blocks of the branch. As in NIS1, sums wrap at 64 bits.
+    /// Scores of our blocks above that one, and of the proven blocks of the branch. As in NIS1, sums wrap at 64 bits.
     scores: (i64, i64),
     /// Its blocks that are not stored yet.
     blocks: VecDeque<Box<BlockExecution>>,
@@ -215,7 +217,17 @@ impl<'s> CandidateBranch<'s> {
                     let header = block.prove(txn, tip, common, network, verifier)?;
                     tip.push(header);
                     self.scores.1 = (header.score - self.common_score) as i64;
-                    *proven += 1;
+                    let is_ours = |ours: StoredHeader| ours.hash == header.hash;
+                    // A peer may send our own blocks, with whatever parent they name: they are not replaced by themselves.
+                    if *proven == 0 && stored_header(txn, header.height)?.is_some_and(is_ours) {
+                        self.common = header.height;
+                        for hashes in block.block().transactions.iter().map(Transaction::hashes) {
+                            self.seen.extend(hashes.all());
+                        }
+                        self.blocks.pop_front();
+                    } else {
+                        *proven += 1;
+                    }
                 }
                 None if is_better(self.scores.0, self.scores.1) => self.stage = BranchStage::Undoing,
                 None => return Ok(true),

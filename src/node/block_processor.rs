@@ -332,10 +332,10 @@ impl<'s> BlockProcessor<'s> {
             // Our clock may be slow: the peer is not blamed, and the blocks before are used.
             Some(Ok(block)) if is_in_future(block.timestamp, now) => self.is_cut = true,
             // Any number of blocks above the sync limit is too many.
-            Some(Ok(block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
+            Some(Ok(mut block)) if read.len() as u64 <= self.network.chain.max_blocks_per_sync() => {
                 // The peer may have adopted our chain since the comparison. Common blocks are skipped, so that no block
                 // is published twice.
-                if read.is_empty() && self.is_ours(&block, pulled.common.next())? {
+                if read.is_empty() && self.is_ours(&mut block, pulled.common)? {
                     pulled.common = pulled.common.next();
                 } else {
                     read.push(block);
@@ -368,10 +368,14 @@ impl<'s> BlockProcessor<'s> {
         Ok(Some(ProcessedBlocks::rejected(origin, rejection)))
     }
 
-    /// Returns whether our block at a height is this one.
-    fn is_ours(&self, block: &Block, height: Height) -> Result<bool, StoreError> {
-        let ours = stored_header(&self.store.snapshot()?, height)?;
-        Ok(ours.is_some_and(|ours| ours.hash == block.hash()))
+    /// Lets a block name our block at the height `common` as its parent, as its proof does too, whatever it names. Returns
+    /// whether it is ours then.
+    fn is_ours(&self, block: &mut Block, common: Height) -> Result<bool, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let (parent, ours) = (stored_header(&snapshot, common)?, stored_header(&snapshot, common.next())?);
+        let (Some(parent), Some(ours)) = (parent, ours) else { return Ok(false) };
+        block.previous_hash = parent.hash.into();
+        Ok(ours.hash == block.hash())
     }
 
     fn validate(

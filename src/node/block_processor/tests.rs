@@ -139,6 +139,34 @@ fn common_blocks_are_skipped() {
 }
 
 #[test]
+fn our_own_blocks_are_not_replaced_by_themselves_whatever_parent_they_name() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let mut altered = chain.blocks()[15..20].to_vec();
+    altered[0].previous_hash = Hash256([7; 32]).into();
+    assert_ne!(altered[0].hash(), chain.blocks()[15].hash());
+    // They are skipped before anything is proven.
+    let mut processor = BlockProcessor::new(&store, network);
+    processor.pull(pulled(&altered, 16, tip_hash(&store), network));
+    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    for _ in 0..4 {
+        assert!(processor.step(now).unwrap().is_none());
+    }
+    let (left, read) = processor.decoding.as_ref().map(|(left, read)| (left.common, read.len())).unwrap();
+    assert_eq!((left, read), (Height(20), 0));
+    // The branch itself skips those that are proven first.
+    let mut branch = CandidateBranch::new(&store, network, Height(16), altered).unwrap();
+    let outcome = loop {
+        if let Some(outcome) = branch.step(AFTER_ALL_BLOCKS, &mut StakeCache::default()).unwrap() {
+            break outcome;
+        }
+    };
+    let update = outcome.update.unwrap();
+    assert_eq!((update.common, update.tip, update.undone.len()), (Height(20), Height(21), 0));
+    assert!(update.returned.is_empty() && update.confirmed.len() == chain.blocks()[19].transactions.len());
+}
+
+#[test]
 fn blocks_compared_with_an_older_tip_are_dropped_without_a_penalty() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
