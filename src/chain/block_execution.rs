@@ -118,6 +118,18 @@ impl BlockExecution {
         &self.block
     }
 
+    /// Returns whether its hit is checked, or need not be.
+    pub fn is_proven(&self) -> bool {
+        self.is_proven
+    }
+
+    /// Returns whether its hit follows from a state that agrees with that of its parent up to the height `common`.
+    pub fn is_provable(&self, common: Height, network: &Network) -> bool {
+        // Links change at most once within the rewrite limit, and have no effect before it has passed.
+        let height = self.block.height;
+        height.importance_height() <= common && height <= common.plus(network.chain.rewrite_limit)
+    }
+
     /// Returns the hashes of its transactions, once their signatures are checked.
     pub fn hashes(&self) -> &[Hashes] {
         &self.hashes
@@ -169,12 +181,10 @@ impl BlockExecution {
             self.is_proven = true;
             return Ok(header);
         };
-        // Links change at most once within the rewrite limit, and have no effect before it has passed.
-        let height = self.block.height;
-        self.is_proven = height.importance_height() <= common && height <= common.plus(network.chain.rewrite_limit);
+        self.is_proven = self.is_provable(common, network);
         if self.is_proven {
             let signer = Address::from_public_key(&self.block.signer, network.byte);
-            let importance = harvesting_importance(state, &signer, height, network)?;
+            let importance = harvesting_importance(state, &signer, self.block.height, network)?;
             let elapsed = self.block.timestamp.0.wrapping_sub(parent.timestamp.0);
             let target = proof::target(elapsed, importance, header.difficulty, &network.chain);
             require(proof::is_hit(proof::hit(&header.generation_hash), &target), ValidationResult::FailureBlockNotHit)?;

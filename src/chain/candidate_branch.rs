@@ -3,6 +3,9 @@
 //! What is cheap comes first: the headers, signatures and hits of all blocks, then the scores. Only a branch that is proven
 //! and better makes our blocks be undone and its transactions be looked at.
 //!
+//! The hits of blocks far above the common one depend on blocks before them in the branch. They are checked as soon as
+//! these are executed, and no transaction of such a block is looked at before.
+//!
 //! All work is done in one write transaction. It is committed if the branch is valid and better, and dropped otherwise,
 //! so that the chain is never between two states. The outcome is returned once it is durable.
 
@@ -86,6 +89,10 @@ pub struct CandidateBranch<'s> {
     scores: (i64, i64),
     /// Its blocks that are not stored yet.
     blocks: VecDeque<Box<BlockExecution>>,
+    /// The number of those that are stored, and how many of the next ones are proven. 0 until the branch is known to be
+    /// better.
+    stored: usize,
+    proven: usize,
     stage: BranchStage,
     /// Hashes of the branch's top-level transactions.
     confirmed: BTreeSet<Hash256>,
@@ -96,14 +103,15 @@ pub struct CandidateBranch<'s> {
 enum BranchStage {
     /// Nothing is checked yet.
     Starting,
-    /// The proofs are checked: the chain up to the last proven block, and the number of those.
+    /// The proofs are checked as far as they follow from the blocks executed so far: the chain up to the last checked block,
+    /// and the number of those.
     Proving(ChainTip, usize),
-    /// Our blocks above the common one are undone.
+    /// Our blocks above the common one are undone; after the first proofs there are none left.
     Undoing,
-    /// The signatures of the transactions are checked; the number of blocks done. All are checked before the first block
-    /// is executed.
+    /// The signatures of the transactions of the proven blocks are checked; the number of blocks done. All are checked before
+    /// the first of these blocks is executed.
     Verifying(usize),
-    /// The blocks are executed on top of this tip.
+    /// The proven blocks are executed on top of this tip.
     Executing(ChainTip),
 }
 
@@ -141,6 +149,8 @@ impl<'s> CandidateBranch<'s> {
             common_score: base.score,
             scores: ((last.score - base.score) as i64, 0),
             blocks,
+            stored: 0,
+            proven: 0,
             stage: BranchStage::Starting,
             confirmed: BTreeSet::new(),
             outcome: None,
@@ -152,23 +162,31 @@ impl<'s> CandidateBranch<'s> {
         self.outcome.is_some()
     }
 
-    /// Returns the block whose proof is checked next, if one is.
+    /// Returns the block whose proof is checked next, if its hit is.
     pub fn next_to_prove(&self) -> Option<&Block> {
         match &self.stage {
-            BranchStage::Proving(_, proven) => self.blocks.get(*proven).map(|block| block.block()),
+            BranchStage::Proving(_, checked) => {
+                let block = self.blocks.get(*checked)?;
+                block.is_provable(self.executed_up_to(), self.network).then(|| block.block())
+            }
             _ => None,
         }
     }
 
-    /// Returns the blocks that are going to be executed, once they are proven.
-    pub fn proven_blocks(&self) -> Option<impl Iterator<Item = &Block>> {
-        let are_proven = matches!(self.stage, BranchStage::Undoing | BranchStage::Verifying(_));
-        are_proven.then(|| self.blocks.iter().map(|block| block.block()))
+    /// Returns the proven blocks that are going to be executed, without the first `known` of them.
+    pub fn proven_blocks(&self, known: usize) -> impl Iterator<Item = &Block> {
+        let first = known.saturating_sub(self.stored).min(self.proven);
+        self.blocks.range(first..self.proven).map(|block| block.block())
     }
 
-    /// Returns how many blocks are left, if the next step executes one.
-    pub fn left_to_execute(&self) -> Option<usize> {
-        matches!(self.stage, BranchStage::Executing(_)).then_some(self.blocks.len())
+    /// Returns the place among the proven blocks of the one that the next step executes, if it does.
+    pub fn next_to_execute(&self) -> Option<usize> {
+        (matches!(self.stage, BranchStage::Executing(_)) && self.proven > 0).then_some(self.stored)
+    }
+
+    /// Returns the height up to which the state at hand is that of the branch.
+    fn executed_up_to(&self) -> Height {
+        self.common.plus(self.stored as u64)
     }
 
     /// Does one piece of work; `now` is network time, and `stakes` are those of our chain. Must not be called while the
@@ -197,64 +215,67 @@ impl<'s> CandidateBranch<'s> {
 
     /// Does one piece of work. Returns whether the branch can be decided.
     fn advance(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<bool, Rejection> {
+        let executed_up_to = self.executed_up_to();
         let Some(txn) = &mut self.txn else { return Ok(true) };
-        let (network, common, verifier) = (self.network, self.common, &mut self.verifier);
+        let (network, verifier) = (self.network, &mut self.verifier);
         match &mut self.stage {
             BranchStage::Starting => {
-                let tip = ChainTip::load_at(txn, common)?;
-                // NIS1 checks before everything else that all difficulties are defined.
-                let mut window = tip.window.clone();
-                for block in self.blocks.iter().map(|block| block.block()) {
-                    let difficulty = next_difficulty(&window, network)?;
-                    window.push(difficulty, block.timestamp);
-                }
-                let is_allowed = self.blocks.len() as u64 <= network.chain.max_blocks_per_sync();
-                require(is_allowed, ValidationResult::FailureMaxChainSizeExceeded)?;
+                let tip = ChainTip::load_at(txn, self.common)?;
+                check_times_and_length(&self.blocks, &tip, network)?;
                 self.stage = BranchStage::Proving(tip, 0);
             }
-            BranchStage::Proving(tip, proven) => match self.blocks.get_mut(*proven) {
+            BranchStage::Proving(tip, checked) => match self.blocks.get_mut(*checked) {
                 Some(block) => {
-                    let header = block.prove(txn, tip, common, network, verifier)?;
+                    let header = block.prove(txn, tip, executed_up_to, network, verifier)?;
                     tip.push(header);
                     self.scores.1 = (header.score - self.common_score) as i64;
                     let is_ours = |ours: StoredHeader| ours.hash == header.hash;
                     // A peer may send our own blocks, with whatever parent they name: they are not replaced by themselves.
-                    if *proven == 0 && stored_header(txn, header.height)?.is_some_and(is_ours) {
+                    if *checked == 0 && stored_header(txn, header.height)?.is_some_and(is_ours) {
                         self.common = header.height;
                         for hashes in block.block().transactions.iter().map(Transaction::hashes) {
                             self.seen.extend(hashes.all());
                         }
                         self.blocks.pop_front();
                     } else {
-                        *proven += 1;
+                        *checked += 1;
                     }
                 }
-                None if is_better(self.scores.0, self.scores.1) => self.stage = BranchStage::Undoing,
+                None if is_better(self.scores.0, self.scores.1) => {
+                    self.proven = self.blocks.iter().take_while(|block| block.is_proven()).count();
+                    self.stage = BranchStage::Undoing;
+                }
                 None => return Ok(true),
             },
             BranchStage::Undoing => match tip(txn)?.ok_or(StoreError::Empty)?.height {
-                last if last > common => {
+                last if last > executed_up_to => {
                     self.undone.extend(ConfirmedBlock::read(txn, last, network)?);
                     undo_tip(txn, last)?;
                 }
                 _ => self.stage = BranchStage::Verifying(0),
             },
             BranchStage::Verifying(verified) => match self.blocks.get_mut(*verified) {
-                Some(block) => {
+                Some(block) if *verified < self.proven => {
                     if block.verify_step(verifier)? {
                         self.confirmed.extend(block.hashes().iter().map(|hashes| hashes.own));
                         *verified += 1;
                     }
                 }
-                None => self.stage = BranchStage::Executing(ChainTip::load(txn)?),
+                _ => self.stage = BranchStage::Executing(ChainTip::load(txn)?),
             },
             BranchStage::Executing(tip) => {
                 let Some(block) = self.blocks.front_mut() else { return Ok(true) };
+                if self.proven == 0 {
+                    self.stage = BranchStage::Proving(ChainTip::load(txn)?, 0);
+                    return Ok(false);
+                }
                 let (retention, seen) = (Retention::Chain, &mut self.seen);
                 let mut env = ExecutionContext { network, now, retention, verifier, stakes, seen };
                 if let Some(header) = block.step(txn, tip, &mut env)? {
                     tip.push(header);
                     self.blocks.pop_front();
+                    self.stored += 1;
+                    self.proven -= 1;
                 }
             }
         }
@@ -275,6 +296,17 @@ impl<'s> CandidateBranch<'s> {
         }
         Ok(outcome)
     }
+}
+
+/// Checks that all difficulties are defined, which NIS1 does before everything else, and that there are not too many blocks.
+fn check_times_and_length(blocks: &VecDeque<Box<BlockExecution>>, tip: &ChainTip, network: &Network) -> RuleResult {
+    let mut window = tip.window.clone();
+    for block in blocks.iter().map(|block| block.block()) {
+        let difficulty = next_difficulty(&window, network)?;
+        window.push(difficulty, block.timestamp);
+    }
+    let is_allowed = blocks.len() as u64 <= network.chain.max_blocks_per_sync();
+    require(is_allowed, ValidationResult::FailureMaxChainSizeExceeded)
 }
 
 /// Decides between our blocks and valid ones of a peer above the common block by the sums of their scores: on a tie ours

@@ -109,7 +109,7 @@ pub struct BlockProcessor<'s> {
     validating: Option<(Box<CandidateBranch<'s>>, BlockOrigin)>,
     /// The signer of the block that is proven next, and what is read ahead for its proof.
     proof: Option<(PublicKey, AheadTicket)>,
-    /// What is read ahead for each block of the branch, once they are proven.
+    /// What is read ahead for each block of the branch that is proven and going to be executed.
     ahead: Vec<AheadTicket>,
     /// Whether the next block waits for either.
     is_reading: bool,
@@ -185,12 +185,9 @@ impl<'s> BlockProcessor<'s> {
             }
             return;
         };
-        if self.ahead.is_empty()
-            && let Some(blocks) = branch.proven_blocks()
-        {
-            self.ahead.extend(blocks.map(|block| ahead.read_block(block, now.monotonic)));
-        }
-        let next = branch.left_to_execute().and_then(|left| self.ahead.iter().nth_back(left.checked_sub(1)?));
+        let proven = branch.proven_blocks(self.ahead.len());
+        self.ahead.extend(proven.map(|block| ahead.read_block(block, now.monotonic)));
+        let next = branch.next_to_execute().and_then(|place| self.ahead.get(place));
         self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));
     }
 

@@ -345,6 +345,61 @@ fn a_sibling_that_is_not_proven_or_not_better_undoes_nothing() {
 }
 
 #[test]
+fn no_signature_of_a_transaction_is_checked_before_its_block_is_proven() {
+    let chain = Chain::up_to(20);
+    let (store, mut network) = (chain.store(), chain.settings.network.clone());
+    // The hits of blocks further above the common one than this follow only from those before.
+    network.chain.rewrite_limit = 3;
+    let mut blocks = chain.blocks()[19..40].to_vec();
+    let stranger = KeyPair::new(&PrivateKey::from_seed(&[7; 32]));
+    let mut transaction = chain.blocks().iter().find_map(|block| block.transactions.first().cloned()).unwrap();
+    transaction.signature = Some(crate::crypto::Signature([7; 64]));
+    let sign = |block: &mut Block, parent: Hash256, signer: &KeyPair| {
+        (block.previous_hash, block.signer) = (parent.into(), signer.public());
+        block.signature = Some(signer.sign(&block.to_bytes(SigningForm::NonVerifiable)));
+    };
+    blocks.truncate(5);
+    blocks[3].transactions = vec![transaction; 50];
+    for place in 3..5 {
+        let parent = blocks[place - 1].hash();
+        sign(&mut blocks[place], parent, &stranger);
+    }
+    let mut processor = BlockProcessor::new(&store, &network);
+    let mut ahead = ReadAhead::cold(START);
+    processor.validating = Some((
+        Box::new(CandidateBranch::new(&store, &network, Height(20), blocks.clone()).unwrap()),
+        BlockOrigin::Pulled(Address::from_public_key(&SENDER.key, network.byte)),
+    ));
+    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let mut most = 0;
+    for _ in 0..1_000 {
+        processor.read_ahead(&mut ahead, now);
+        most = most.max(processor.ahead.len());
+        while let Some((waiting, _)) = ahead.next(START) {
+            ahead.finish(waiting, Some(true), Duration::ZERO, START);
+        }
+        if let Some(processed) = processor.step(now).unwrap() {
+            assert_eq!(result(&[processed]), ValidationResult::FailureChainScoreInferior);
+            break;
+        }
+    }
+    assert_eq!(most, 3, "nothing is read for what is not proven");
+    let branch = CandidateBranch::new(&store, &network, Height(20), blocks).unwrap();
+    assert_eq!(process(branch).0, ValidationResult::FailureBlockNotHit);
+}
+
+#[test]
+fn a_branch_that_is_proven_in_parts_gives_the_same_chain_as_an_import() {
+    let (chain, whole) = (Chain::up_to(20), Chain::up_to(60));
+    let (store, mut network) = (chain.store(), chain.settings.network.clone());
+    network.chain.rewrite_limit = 7;
+    let branch = CandidateBranch::new(&store, &network, Height(15), chain.blocks()[14..59].to_vec()).unwrap();
+    assert_eq!(process(branch).0, ValidationResult::Success);
+    let digest = |store: &Store| state::digest(&store.snapshot().unwrap()).unwrap();
+    assert_eq!(digest(&store), digest(&whole.store()));
+}
+
+#[test]
 fn a_pushed_block_of_the_future_waits_for_its_time() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
@@ -470,8 +525,8 @@ fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     for read in 0..3 {
         assert!(work_until_it_waits(&mut processor, &mut ahead).is_none());
         assert!(processor.holds_chain() && ahead.has_waiting());
-        let left = processor.validating.as_ref().unwrap().0.left_to_execute();
-        assert_eq!(left, Some(3 - read), "the blocks before are executed");
+        let next = processor.validating.as_ref().unwrap().0.next_to_execute();
+        assert_eq!(next, Some(read), "the blocks before are executed");
         let (waiting, work) = ahead.next(START).unwrap();
         let block = Block::from_bytes(&work.bytes, Context::of(network)).unwrap();
         assert_eq!(block.height, Height(21 + read as u64));
