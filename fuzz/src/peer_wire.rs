@@ -183,10 +183,10 @@ impl Body<'_> {
 
     fn check_blocks(&self) -> Option<()> {
         let body = self.signed();
-        let stranger = self.expect(PublicKey([1; 32])).open_list::<Block>(body.clone());
+        let stranger = self.expect(PublicKey([1; 32])).open_list::<Block>(body.clone(), usize::MAX);
         assert!(stranger.is_err());
         let whole: Result<List<Block>, _> = self.expect(pair().public()).read(&body);
-        let mut list = self.expect(pair().public()).open_list::<Block>(body).ok()?;
+        let mut list = self.expect(pair().public()).open_list::<Block>(body, usize::MAX).ok()?;
         let mut blocks = Vec::new();
         let result = loop {
             let left = list.left();

@@ -276,7 +276,7 @@ impl<'a> RequestContext<'a> {
         let context = self.node.chain.context();
         let (format, body) = self.raw_body()?;
         if format == Format::Binary {
-            return Ok(LazyList::of_binary(body.to_vec(), context, false)?);
+            return Ok(LazyList::of_binary(body.to_vec(), context, false, body.len())?);
         }
         let value = self.json_body().map_err(codec::not_json)?;
         // Fails unless it is an object.

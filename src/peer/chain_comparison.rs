@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use super::io::{LocalChain, OwnTip};
 use super::peer_table::PeerError;
-use super::wire::{AnswerContext, BlockList, ChainRequest, HashChain, Query, Score};
+use super::wire::{AnswerContext, BlockList, ChainRequest, HashChain, Query, Score, limits};
 use crate::chain::check_block_signature;
 use crate::crypto::Verifier;
 use crate::model::network::ChainParameters;
@@ -162,7 +162,7 @@ impl ChainComparison {
                 })
             }
             ComparisonStage::Blocks(Fork { common, base }) => {
-                let blocks = context.open_list(body)?;
+                let blocks = context.open_list(body, limits::block(chain))?;
                 Ok(Err(SyncOutcome::Blocks { common, base: base.hash, blocks }))
             }
         }
@@ -247,7 +247,8 @@ impl ChainComparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::{Context, Format, Writable};
+    use crate::codec::binary::BinaryEncoder;
+    use crate::codec::{Context, Encoder, Format, ReadError, Writable};
     use crate::crypto::{KeyPair, PrivateKey, Signature};
     use crate::model::{BlockKind, Network, Timestamp};
     use crate::peer::io::StoreUnreadable;
@@ -372,6 +373,26 @@ mod tests {
         let ending = ends(answer(&mut comparison, &own, List(vec![block(31), block(32)])));
         let SyncOutcome::Blocks { common, base, blocks } = ending else { panic!("{ending:?}") };
         assert_eq!((common, base, blocks.left()), (Height(30), hash(0, 30), 2));
+    }
+
+    #[test]
+    fn a_block_that_is_too_long_is_not_decoded() {
+        struct Bytes(usize);
+        impl Writable for Bytes {
+            fn write(&self, sink: &mut impl Encoder) {
+                sink.bytes("data", Some(&vec![0; self.0]));
+            }
+        }
+        let own = chain_of(hashes(30, 0, 30));
+        let max = limits::block(&chain());
+        for (bytes, is_decoded) in [(max, true), (max + 1, false)] {
+            let mut comparison = at_hashes(&own, 40);
+            asks(answer(&mut comparison, &own, HashChain(hashes(40, 0, 40).split_off(9))));
+            let ending = ends(answer(&mut comparison, &own, List(vec![Bytes(bytes - BinaryEncoder::LENGTH_BYTES)])));
+            let SyncOutcome::Blocks { mut blocks, .. } = ending else { panic!("{ending:?}") };
+            let error = blocks.next(Context::of(&Network::example())).expect("one").unwrap_err();
+            assert_eq!(!matches!(error, ReadError::Internal(_)), is_decoded, "{error}");
+        }
     }
 
     #[test]

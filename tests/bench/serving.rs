@@ -103,7 +103,8 @@ fn show_answers(served: &ServingNode) {
     let mut stream = connect(served.node.http, 0);
     let context = Context::of(&served.part.network);
     let body = request_whole(&mut stream, &served.part.request(Requested::Blocks, 0));
-    let mut list = answer_context(&served.key, context).open_list::<Block>(body.clone()).expect("signed blocks");
+    let mut list =
+        answer_context(&served.key, context).open_list::<Block>(body.clone(), body.len()).expect("signed blocks");
     let (mut blocks, mut transactions, mut steps) = (0, 0, Vec::new());
     loop {
         let begun = Instant::now();

@@ -294,7 +294,7 @@ impl Checked<'_> {
         let (_, challenge) = self.query()?;
         let key = &self.recording.keys[&self.call.to];
         let expected = AnswerContext { format, context: self.context(), challenge: challenge.clone(), key: *key };
-        let mut list = expected.open_list::<Block>(body.to_vec()).expect("a list");
+        let mut list = expected.open_list::<Block>(body.to_vec(), body.len()).expect("a list");
         assert_eq!(list.left(), whole.entity.0.len());
         let mut blocks = Vec::new();
         while let Some(block) = list.next(self.context()) {

@@ -208,10 +208,10 @@ fn every_request_is_sent_and_answered_as_recorded() {
 fn check_block_list(row: &Value, challenge: &Challenge, node: &KeyPair) {
     for (format, body) in bodies(&row["response"]) {
         let expect = |key| AnswerContext { format, context: context(), challenge: challenge.clone(), key };
-        let mut list = expect(node.public()).open_list::<Block>(body.clone()).expect("a list");
+        let mut list = expect(node.public()).open_list::<Block>(body.clone(), usize::MAX).expect("a list");
         assert_eq!(list.left(), 0);
         assert!(list.next(context()).is_none());
-        assert!(expect(PublicKey([1; 32])).open_list::<Block>(body).is_err());
+        assert!(expect(PublicKey([1; 32])).open_list::<Block>(body, usize::MAX).is_err());
     }
 }
 

@@ -12,7 +12,7 @@ use crate::commands::{self, Command, CommandLine};
 use crate::config::{self, Settings};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Hash256, Height};
-use crate::peer::wire::{AnswerContext, AuthenticatedResponse, BlockList, Challenge, List};
+use crate::peer::wire::{AnswerContext, AuthenticatedResponse, BlockList, Challenge, List, limits};
 use crate::state;
 use crate::store::{AccessMode, Options};
 
@@ -68,7 +68,8 @@ fn answered(blocks: &[Block], missing: u8, network: &Network) -> BlockList {
     // The length of the list comes first, then the number of its blocks.
     body[4] += missing;
     let (context, key) = (Context::of(network), pair.public());
-    AnswerContext { format: Format::Binary, context, challenge, key }.open_list(body).unwrap()
+    let expected = AnswerContext { format: Format::Binary, context, challenge, key };
+    expected.open_list(body, limits::block(&network.chain)).unwrap()
 }
 
 fn pulled(blocks: &[Block], common: u64, base: Hash256, network: &Network) -> FetchedBlocks {

@@ -7,7 +7,7 @@ use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::model::{BlockKind, Network, Timestamp};
 use crate::peer::io::RandomSource;
 use crate::peer::tests::{address, seeded};
-use crate::peer::wire::{AnswerContext, AuthenticatedResponse, Challenge, List};
+use crate::peer::wire::{AnswerContext, AuthenticatedResponse, Challenge, List, limits};
 
 /// Maximum number of hashes in an answer.
 const ANSWER: u64 = 40;
@@ -52,7 +52,7 @@ fn list(blocks: &[Block]) -> BlockList {
     let body = Format::Binary.to_bytes(&response);
     let key = key().public();
     let answer = AnswerContext { format: Format::Binary, context: context(), challenge, key };
-    answer.open_list(body).expect("blocks")
+    answer.open_list(body, limits::block(&Network::example().chain)).expect("blocks")
 }
 
 fn context() -> Context {

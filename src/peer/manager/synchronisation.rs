@@ -40,7 +40,7 @@ use crate::peer::chain_comparison::{ChainComparison, Downloads, Misbehavior, Syn
 use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip};
 use crate::peer::peer_table::{PeerEntry, PeerError, State, sanitize};
 use crate::peer::schedule::Task;
-use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds};
+use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds, limits};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
 
 /// Time for which a synchronisation keeps others waiting.
@@ -268,7 +268,8 @@ impl Manager {
     /// Opens the list of a peer's unconfirmed transactions, or handles the failure. Neither affects its experience.
     pub(super) fn on_unconfirmed_reply(&mut self, sync_peer: Address, since: Duration, answer: Answer) {
         let endpoint = answer.endpoint.clone();
-        let opened = self.body_of(answer).and_then(|(body, context)| Ok(context.open_list(body)?));
+        let most = limits::block(&self.settings.chain);
+        let opened = self.body_of(answer).and_then(|(body, context)| Ok(context.open_list(body, most)?));
         let has_failed = opened.is_err();
         match opened {
             Ok(transactions) => {
@@ -453,10 +454,11 @@ impl Manager {
     /// Processes the answer to a request for hashes or blocks, or its failure.
     pub(super) fn on_download_reply(&mut self, request: DownloadRequest, answer: Answer) {
         let endpoint = answer.endpoint.clone();
+        let most = limits::block(&self.settings.chain);
         let received = self.body_of(answer).and_then(|(body, context)| {
             Ok(match request.query {
                 Query::HashesFrom(_) => DownloadAnswer::Hashes(context.read::<HashChain>(&body)?.0),
-                _ => DownloadAnswer::Blocks(context.open_list(body)?),
+                _ => DownloadAnswer::Blocks(context.open_list(body, most)?),
             })
         });
         if received.is_ok() {

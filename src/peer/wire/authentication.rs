@@ -153,12 +153,12 @@ impl AnswerContext {
         Ok(answer.entity)
     }
 
-    /// Checks the signature of a list, whose elements are decoded one by one.
-    pub fn open_list<T: Readable>(&self, body: Vec<u8>) -> Result<LazyList<T>, AnswerError> {
+    /// Checks the signature of a list, whose elements are decoded one by one; those of more than `max_element` bytes are not.
+    pub fn open_list<T: Readable>(&self, body: Vec<u8>, max_element: usize) -> Result<LazyList<T>, AnswerError> {
         match self.format {
             Format::Binary => {
                 self.check_signer(&mut BinaryDecoder::new(&body, self.context))?;
-                Ok(LazyList::of_binary(body, self.context, true)?)
+                Ok(LazyList::of_binary(body, self.context, true, max_element)?)
             }
             Format::Json => {
                 let value = codec::parse(&body)?;

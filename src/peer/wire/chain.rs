@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::vec;
 
-use crate::codec::binary::BinaryDecoder;
+use crate::codec::binary::{BinaryDecoder, ByteReader};
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::Value;
 use crate::codec::wipe::Wiped;
@@ -174,6 +174,8 @@ enum Undecoded {
         end: usize,
         /// Number of elements not yet decoded.
         left: usize,
+        /// Maximum bytes of an element.
+        max_element: usize,
     },
     /// JSON is parsed as a whole.
     Json {
@@ -191,8 +193,14 @@ impl<T: Readable> LazyList<T> {
         LazyList { undecoded, kind: PhantomData }
     }
 
-    /// Opens the list `data` of a message, or of its `entity` if that is signed.
-    pub fn of_binary(body: Vec<u8>, context: Context, is_signed: bool) -> Result<LazyList<T>, ReadError> {
+    /// Opens the list `data` of a message, or of its `entity` if that is signed. Elements of more than `max_element` bytes
+    /// are not decoded.
+    pub fn of_binary(
+        body: Vec<u8>,
+        context: Context,
+        is_signed: bool,
+        max_element: usize,
+    ) -> Result<LazyList<T>, ReadError> {
         /// Number of elements of a list.
         struct ElementCount(usize);
         impl Readable for ElementCount {
@@ -214,10 +222,11 @@ impl<T: Readable> LazyList<T> {
             ElementCount(left) = ElementCount::read(&mut source)?;
             (at, end) = (NUMBER, body.len());
         }
-        Ok(LazyList::of(Undecoded::Binary { at, end, left, body }))
+        Ok(LazyList::of(Undecoded::Binary { at, end, left, max_element, body }))
     }
 
-    /// Like [`LazyList::of_binary`], for JSON of this `length` that was parsed.
+    /// Like [`LazyList::of_binary`], for JSON of this `length` that was parsed. The length of an element has no limit of its
+    /// own, as all of them are parsed.
     pub fn of_json(mut value: Wiped<Value>, length: usize, is_signed: bool) -> Result<LazyList<T>, ReadError> {
         let holder = if is_signed { json_member(&mut value, "entity") } else { Some(&mut value.0) };
         let Some(Value::Array(values)) = holder.and_then(|holder| json_member(holder, "data")) else {
@@ -243,7 +252,8 @@ impl<T: Readable> LazyList<T> {
         }
     }
 
-    /// Decodes the next element; `None` after the last one. After an error nothing more is returned.
+    /// Decodes the next element; `None` after the last one. After an error nothing more is returned. An element that is too
+    /// long is an error.
     pub fn next(&mut self, context: Context) -> Option<Result<T, ReadError>> {
         let read = match &mut self.undecoded {
             Undecoded::Json { values, .. } => {
@@ -251,12 +261,21 @@ impl<T: Readable> LazyList<T> {
                 JsonDecoder::new(&value, context).and_then(|mut source| T::read(&mut source))
             }
             Undecoded::Binary { left: 0, .. } => return None,
-            Undecoded::Binary { body, at, end, left } => {
+            Undecoded::Binary { body, at, end, left, max_element } => {
                 *left -= 1;
-                let mut source = BinaryDecoder::new(body.get(*at..*end).unwrap_or_default(), context);
-                let element = source.need_object("data", T::read);
-                *at = *end - source.remaining().len();
-                element
+                let rest = body.get(*at..*end).unwrap_or_default();
+                match ByteReader(rest).sized() {
+                    Some(element) if element.len() > *max_element => Err(ReadError::Internal(format!(
+                        "an element of a list has {} bytes, more than {max_element}",
+                        element.len()
+                    ))),
+                    _ => {
+                        let mut source = BinaryDecoder::new(rest, context);
+                        let element = source.need_object("data", T::read);
+                        *at = *end - source.remaining().len();
+                        element
+                    }
+                }
             }
         };
         if read.is_err() {
@@ -270,4 +289,35 @@ impl<T: Readable> LazyList<T> {
 pub fn json_member<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
     let Value::Object(members) = value else { return None };
     members.iter_mut().rev().find(|(label, _)| label == name).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::Format;
+    use crate::codec::binary::BinaryEncoder;
+    use crate::model::Network;
+    use crate::peer::wire::List;
+
+    #[test]
+    fn an_element_that_is_too_long_ends_the_list_before_it_is_decoded() {
+        let context = Context::of(&Network::example());
+        let list = List(vec![Height(7), Height(8)]);
+        let body = Format::Binary.to_bytes(&list);
+        let element = (body.len() - 4) / 2 - BinaryEncoder::LENGTH_BYTES;
+        let open = |most| LazyList::<Height>::of_binary(body.clone(), context, false, most).unwrap();
+        let mut short = open(element - 1);
+        assert!(short.next(context).unwrap().is_err() && short.next(context).is_none());
+        assert_eq!(short.held_bytes(), 0);
+        let mut whole = open(element);
+        assert_eq!(
+            [whole.next(context), whole.next(context), whole.next(context)],
+            [Some(Ok(Height(7))), Some(Ok(Height(8))), None]
+        );
+        // What cannot be decoded would be another error.
+        let garbage = [&1_i32.to_le_bytes()[..], &40_i32.to_le_bytes(), &[255; 40]].concat();
+        let error = |most| LazyList::<Block>::of_binary(garbage.clone(), context, false, most).unwrap().next(context);
+        assert!(matches!(error(39), Some(Err(ReadError::Internal(_)))));
+        assert!(!matches!(error(40), Some(Err(ReadError::Internal(_)))));
+    }
 }
