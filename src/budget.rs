@@ -107,11 +107,11 @@ pub mod cost {
     pub const KEY: u32 = 30;
     /// Deriving the shared key of two keys.
     pub const SHARED_KEY: u32 = 100;
-    /// Verifying the signature of a peer's push.
+    /// Verifying the signature of a peer's push, or of a cosignature.
     pub const VERIFICATION: u32 = 80;
     /// Validating a transaction against the state.
     pub const VALIDATION: u32 = 20;
-    /// Validating a transaction, including its signature.
+    /// Validating a transaction, including its own signature.
     pub const ANNOUNCEMENT: u32 = 100;
 
     /// Returning `count` transactions of the mempool. The scan of the rest is not counted.

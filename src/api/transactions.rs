@@ -239,7 +239,11 @@ pub fn submit(transaction: Transaction, node: &mut NodeContext<'_>) -> Result<Va
         return remembered.ok_or(ApiError::NOT_BOOTED);
     }
     node.budget.charge(cost::ANNOUNCEMENT);
+    let checked_before = node.mempool.checked_signatures();
     let outcome = node.mempool.announce(transaction, &node.chain);
+    // One signature is in the cost of the announcement.
+    let further = (node.mempool.checked_signatures() - checked_before).saturating_sub(1);
+    node.budget.charge(cost::VERIFICATION.saturating_mul(u32::try_from(further).unwrap_or(u32::MAX)));
     let accepted = outcome.as_ref().ok().and_then(Option::as_ref);
     if let (Some(accepted), Some(peers)) = (accepted, node.peers.as_deref_mut().filter(|peers| peers.is_booted())) {
         peers.queue_transaction(accepted);

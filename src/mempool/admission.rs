@@ -13,6 +13,10 @@ use crate::rules::{
 use crate::state::{self, BlockContext, Effect, Ledger};
 use crate::store::{Overlay, StoreError};
 
+/// Number of a transaction and its children up to which it is validated, however little a block of the network can contain.
+/// One that no block can contain is rejected above it.
+const MIN_CHILDREN: usize = 64;
+
 /// An accepted transaction as it arrived, which must be relayed if it was announced or pushed; `None` if it is valid, but
 /// not kept: a further cosignature of one signer.
 pub type Accepted = Option<Rc<Transaction>>;
@@ -52,20 +56,27 @@ impl Mempool {
     }
 
     /// Validates and accepts a transaction of a remote mempool. The remembered results are neither used nor set, so that
-    /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first.
+    /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first. Costs at
+    /// most one signature for each cosignatory of the account, however many cosignatures are attached.
     pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> Result<Accepted, Rejection> {
+        // NIS1 accepts any number of attached cosignatures.
+        let most = usize::try_from(confirmed.network.chain.max_transactions_per_block).unwrap_or(usize::MAX);
+        let is_short = transaction.self_and_children().count() <= most.max(MIN_CHILDREN);
+        require(is_short, ValidationResult::FailureTooManyTransactions)?;
         self.finish_rebuild(confirmed)?;
         let mut root = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
         require(!self.content.contains(&root.hashes), ValidationResult::Neutral)?;
+        // The rules hold for all cosignatures, as in NIS1; the signatures of those that do not count are not looked at.
+        let counted = self.content.drop_strangers(root.clone(), confirmed)?;
         if !self.content.has_room_for(&root, confirmed)? {
             // A copy with another signature has the same hash: it must not tell what became of the transaction.
-            if check_signatures(&root, confirmed, &mut self.verifier).is_ok() {
+            if check_signatures(&counted, confirmed, &mut self.verifier).is_ok() {
                 self.fates.reject(root.hashes.own, Fate::Evicted, confirmed.now);
             }
             return Err(ValidationResult::FailureTransactionCacheTooFull.into());
         }
-        rules::transactions_are_new(std::slice::from_ref(&root.hashes), confirmed.snapshot)?;
-        check_signatures(&root, confirmed, &mut self.verifier)?;
+        rules::transactions_are_new(std::slice::from_ref(&counted.hashes), confirmed.snapshot)?;
+        check_signatures(&counted, confirmed, &mut self.verifier)?;
         root.id = self.next_id();
         let hash = root.hashes.own;
         let outcome = self.content.insert(root, confirmed);

@@ -204,6 +204,11 @@ impl Mempool {
         self.recent_results.count()
     }
 
+    /// Returns the number of signatures checked since the start.
+    pub fn checked_signatures(&self) -> u64 {
+        self.verifier.checked
+    }
+
     /// Returns the id of the transaction that arrived last.
     pub fn last_id(&self) -> u64 {
         self.last_id

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::budget::Budget;
-use crate::crypto::{KeyPair, PrivateKey};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::network::test_network;
 use crate::model::transaction::{Cosignature, Multisig, Transfer, wire_version};
 use crate::model::{Address, Amount, Body, Height, Network, NetworkByte};
@@ -297,7 +297,7 @@ fn a_surplus_cosignature_is_valid_as_in_nis1_but_kept_nowhere() {
     }
 }
 
-/// A cosignature of an account, in a multisig transaction.
+/// A multisig transaction with the cosignatures of accounts attached.
 fn with_cosignatures(begun: &Transaction, signers: &[u8]) -> Transaction {
     let mut complete = begun.clone();
     let Body::Multisig(body) = &mut complete.body else { unreachable!() };
@@ -331,6 +331,32 @@ fn attached_cosignatures_count_only_as_long_as_their_signers_are_cosignatories()
     assert_eq!(held(&scene), std::slice::from_ref(&begun));
     assert!(scene.announce(&cosignature(3, &begun)).is_ok());
     assert_eq!(held(&scene), [with_cosignatures(&begun, &[3])]);
+}
+
+#[test]
+fn only_the_cosignatures_that_count_are_verified() {
+    let mut scene = Scene::new();
+    let begun = multisig();
+    let mut crowded = with_cosignatures(&begun, &[2]);
+    let Body::Multisig(body) = &mut crowded.body else { unreachable!() };
+    // As many as a block can contain with the transaction itself and the inner one.
+    let most = scene.network.chain.max_transactions_per_block as usize - 2;
+    let forged = |number: u8| Transaction { signer: PublicKey([number; 32]), ..cosignature(2, &begun) };
+    body.cosignatures.extend((1..most).map(|number| forged(number as u8)));
+    let too_crowded = {
+        let mut more = crowded.clone();
+        let Body::Multisig(body) = &mut more.body else { unreachable!() };
+        body.cosignatures.push(forged(255));
+        more
+    };
+    for is_remote in [true, false] {
+        let result = if is_remote { scene.add_remote(&too_crowded) } else { scene.announce(&too_crowded) };
+        assert!(is_rejected_with(ValidationResult::FailureTooManyTransactions, &result), "{result:?}");
+    }
+    assert_eq!((scene.pool.checked_signatures(), fate(&scene, &begun)), (0, None));
+    assert!(scene.add_remote(&crowded).is_ok());
+    assert_eq!(scene.pool.checked_signatures(), 2);
+    assert_eq!(*scene.pool.in_fee_order()[0], with_cosignatures(&begun, &[2]));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::model::{Address, Hash256, Height, Network};
 use crate::net::service::Effects;
 use crate::peer::io::{Action, LocalChain, Now, OwnTip, StoreUnreadable};
 use crate::peer::{Manager, PeerSettings};
+use crate::rules::{Rejection, ValidationResult};
 use crate::state;
 use crate::store::{Read, Snapshot, StoreError, block_row, stored_header, tip};
 
@@ -99,8 +100,13 @@ impl Node<'_> {
             let Some(transaction) = transaction else { break };
             let Node { reader, network, height, mempool, .. } = self;
             let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
-            // An invalid transaction has no consequences for the peer.
-            drop(mempool.add(transaction, &chain));
+            // Any other invalid transaction has no consequences for the peer: it may be valid on the peer's chain.
+            if let Err(Rejection::Result(ValidationResult::FailureSignatureNotVerifiable)) =
+                mempool.add(transaction, &chain)
+                && let Some(peers) = &mut self.peers
+            {
+                peers.reject_remote_transactions(now);
+            }
         }
         Ok(())
     }

@@ -180,13 +180,16 @@ impl Rejection {
     }
 
     /// Returns whether it counts against the peer that sent the entity. It does not if the entity is known already or
-    /// too early, if there is no space, if our chain has changed meanwhile, or if this node could not validate it.
+    /// too early, if NIS1 accepts it, if there is no space, if our chain has changed meanwhile, or if this node could not
+    /// validate it.
     pub fn blames_sender(&self) -> bool {
         use ValidationResult::*;
         match self {
             // Our clock may be slow.
             Rejection::Result(FailureTimestampTooFarInFuture) => false,
             Rejection::Result(Neutral | FailureEntityUnusableOutOfSync | FailureTransactionCacheTooFull) => false,
+            // A transaction; the sender of a block gets another result.
+            Rejection::Result(FailureTooManyTransactions) => false,
             Rejection::Result(_) | Rejection::Exception(_) => true,
             // An answer may have been cut short.
             Rejection::TooDeep | Rejection::Unusable | Rejection::Store(_) => false,

@@ -2,4 +2,5 @@
 
 mod clock;
 mod network_simulation;
+mod remote_mempool;
 mod store_failures;

@@ -6,7 +6,7 @@
 
 mod bad_requests;
 mod byzantine_peer;
-mod environment;
+pub mod environment;
 mod event_books;
 mod event_client;
 mod fault;

@@ -165,7 +165,7 @@ pub struct Manager {
     /// Blocks for the host to validate. [`Manager::on_blocks_validated`] must be called with the result, later and once.
     pub fetched_blocks: Option<FetchedBlocks>,
     /// A peer's unconfirmed transactions and how many of them are taken at most ([`Manager::next_remote_transaction`]).
-    pub remote_mempool: Option<(TransactionList, usize)>,
+    pub remote_mempool: Option<(Address, TransactionList, usize)>,
     /// Milliseconds by which the host is to shift network time.
     pub clock_shift: i64,
     /// Clients whose signs of life are being verified, with the answer once it exists: the error is the reason of a failure.

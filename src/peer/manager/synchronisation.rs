@@ -273,7 +273,7 @@ impl Manager {
         let has_failed = opened.is_err();
         match opened {
             Ok(transactions) => {
-                self.remote_mempool = Some((transactions, MAX_REMOTE_TRANSACTIONS));
+                self.remote_mempool = Some((sync_peer, transactions, MAX_REMOTE_TRANSACTIONS));
                 self.record_valid_answer(&sync_peer, &endpoint);
             }
             Err(error) => {
@@ -285,7 +285,7 @@ impl Manager {
 
     /// Returns the next of a peer's unconfirmed transactions. The first undecodable transaction ends the list.
     pub fn next_remote_transaction(&mut self) -> Option<Transaction> {
-        let (list, left) = self.remote_mempool.as_mut()?;
+        let (_, list, left) = self.remote_mempool.as_mut()?;
         let next = if *left > 0 { list.next(self.settings.context) } else { None };
         *left = left.saturating_sub(1);
         match next {
@@ -295,6 +295,16 @@ impl Manager {
         }
         self.remote_mempool = None;
         None
+    }
+
+    /// Ends the list of a peer's unconfirmed transactions, of which the last one has a wrong signature: no node keeps such a
+    /// transaction, and every signature costs as much as a good one. Backs off from the peer.
+    pub fn reject_remote_transactions(&mut self, now: Now) {
+        self.now = now;
+        if let Some((peer, ..)) = self.remote_mempool.take() {
+            log::debug!("an unconfirmed transaction of {peer} has a wrong signature");
+            self.back_off(peer, now.monotonic, true);
+        }
     }
 
     /// Processes the validation result of a peer's blocks.

@@ -10,7 +10,9 @@ use crate::peer::manager::synchronisation::{MIN_WORSE_TIME, OBSERVATION_TTL, QUE
 use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::schedule::Task;
 use crate::peer::tests::*;
-use crate::peer::wire::{AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score};
+use crate::peer::wire::{
+    AuthenticatedRequest, ChainRequest, Endpoint, HashChain, List, NodeInfo, Score, TransactionList,
+};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
 
 pub fn block(height: u64) -> Block {
@@ -259,6 +261,27 @@ fn unconfirmed_transactions_of_an_impostor_are_discarded() {
     scene.simulated_peers[0].behaviour = Behaviour::SignedByAnother;
     scene.answer_all();
     assert_eq!((scene.fake.unconfirmed, timer(&scene), scene.experience(0)), (0, (false, 1, 0), (0, 0)));
+}
+
+#[test]
+fn a_peer_whose_unconfirmed_transaction_has_a_wrong_signature_is_backed_off() {
+    let mut scene = comparing();
+    answer(&mut scene, Score(0));
+    scene.answer_all();
+    let retry_at = |scene: &Scene| {
+        let table = &scene.manager.table;
+        table.sync_retry_at(table.get(&address_of(0)).expect("a peer"))
+    };
+    let (now, before) = (scene.now(), retry_at(&scene));
+    scene.manager.reject_remote_transactions(now);
+    assert_eq!(retry_at(&scene), before, "nothing of a peer is here");
+    for _ in 0..3 {
+        let list = TransactionList::of_binary(vec![0; 4], settings(&[]).context, false, 0).expect("an empty list");
+        scene.manager.remote_mempool = Some((address_of(0), list, 1));
+        scene.manager.reject_remote_transactions(now);
+        assert!(scene.manager.remote_mempool.is_none());
+    }
+    assert!(retry_at(&scene) >= before + Duration::from_secs(10), "it doubles with each failure");
 }
 
 #[test]
