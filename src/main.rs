@@ -12,6 +12,7 @@ use nisd::config::{Settings, load};
 use nisd::net::unix_millis;
 use nisd::{event_loop, logging};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::flag;
 
 /// Returns version, commit, LMDB version and target of this build.
 fn long_version() -> String {
@@ -24,7 +25,7 @@ const ALLOW_CORE_DUMPS: &str = "NISD_CORE_DUMPS";
 
 fn main() -> ExitCode {
     // A handler that does nothing: a write beyond the limit on file sizes fails, and the error says so.
-    let _ = signal_hook::flag::register(SIGXFSZ, Stop::default());
+    let _ = flag::register(SIGXFSZ, Stop::default());
     if std::env::var_os(ALLOW_CORE_DUMPS).is_none() {
         event_loop::forbid_core_dumps();
     }
@@ -140,12 +141,20 @@ fn is_journal(stream: &impl AsFd) -> bool {
     rustix::fs::fstat(stream).is_ok_and(|found| named == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// Returns a flag that the signals set which end a command: SIGINT, SIGTERM, and SIGHUP of a closed terminal.
+/// Exit status of a process that a signal has ended, less the number of the signal.
+const EXIT_BY_SIGNAL: i32 = 128;
+
+/// Returns a flag that the signals set which end a command: SIGINT, SIGTERM, and SIGHUP of a closed terminal. The second of
+/// them ends the process, whatever the command waits for.
 fn stop_on_signals() -> Result<Stop, CommandError> {
     let stop = Stop::default();
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         if signal != SIGHUP || !ignores_hangup() {
-            signal_hook::flag::register(signal, stop.clone()).map_err(CommandError::System)?;
+            let register = || {
+                flag::register_conditional_shutdown(signal, EXIT_BY_SIGNAL + signal, stop.clone())?;
+                flag::register(signal, stop.clone())
+            };
+            register().map_err(CommandError::System)?;
         }
     }
     Ok(stop)

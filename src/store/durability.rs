@@ -157,15 +157,7 @@ impl MetaRecord {
             file.write_all_at(&[0; RECORD_BYTES], (self.number + 1) % 2 * SLOT_OFFSET)?;
         }
         file.sync_all()?;
-        ignore_unsupported(sync_folder(folder))
-    }
-}
-
-/// Ignores the error of a file system that cannot synchronise folders.
-fn ignore_unsupported(synced: io::Result<()>) -> io::Result<()> {
-    match synced {
-        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
-        other => other,
+        sync_folder(folder)
     }
 }
 
@@ -691,13 +683,6 @@ mod tests {
             let newest = MetaRecord::read(folder.path()).unwrap().expect("a record");
             assert!(newest.boot == expected, "{first} and {second}");
         }
-    }
-
-    #[test]
-    fn a_folder_is_synchronised_only_where_the_file_system_supports_that() {
-        let result = |error: Errno| ignore_unsupported(Err(error.into())).map_err(|error| error.raw_os_error());
-        assert_eq!(result(Errno::INVAL), Ok(()));
-        assert_eq!(result(Errno::IO), Err(Some(Errno::IO.raw_os_error())));
     }
 
     fn files(folder: &Path) -> (Vec<u8>, Vec<u8>) {

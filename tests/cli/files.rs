@@ -276,6 +276,26 @@ fn an_export_to_a_pipe_reaches_its_reader() {
 }
 
 #[test]
+fn the_second_signal_ends_a_command_that_waits_for_a_pipe() {
+    let (tiny, folder) = (tiny(), DataFolder::new());
+    tiny.import(&folder.path(), &["--stop-at", "2"]).expect_success();
+    let fifo = folder.beside("fifo");
+    pipe(&fifo);
+    let mut process = Process::start(nisd(["export", "--data", text(&folder.path()), "-o", text(&fifo)]));
+    let status = format!("/proc/{}/status", process.id());
+    wait_for("handlers of signals", || {
+        let status = fs::read_to_string(&status).expect("a process");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("its signals");
+        (u64::from_str_radix(caught.trim(), 16).expect("a number") & (1 << 1) != 0).then_some(())
+    });
+    process.signal("INT");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(process.exit().is_none(), "the first one is for the command");
+    process.signal("INT");
+    assert_eq!(process.wait_with_timeout(Duration::from_secs(20)).code, Some(130));
+}
+
+#[test]
 fn a_file_that_cannot_be_written_is_named_with_the_cause_and_advice() {
     let folder = DataFolder::new();
     let (key, state) = (folder.beside("new.key"), folder.beside("state"));
