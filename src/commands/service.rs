@@ -61,9 +61,8 @@ impl Place {
     /// Finds a file or folder. It is an error if the service has none at this path: the text begins with `what`, and ends with
     /// `advice`.
     fn find(what: &str, path: &Path, advice: &str) -> Result<Place, CommandError> {
-        let path = without_parents(&absolute(path).map_err(CommandError::System)?);
-        let place = Place { target: target(&path), path };
-        if let Some(folder) = TEMPORARY.iter().find(|folder| place.is_below(folder)) {
+        let place = Place::of(path)?;
+        if let Some(folder) = place.temporary_folder() {
             return Err(usage(format!(
                 "{what} {} lies in {folder}, of which a service has an empty one of its own (PrivateTmp=yes) until it \
                  stops: {advice}",
@@ -71,6 +70,16 @@ impl Place {
             )));
         }
         Ok(place)
+    }
+
+    fn of(path: &Path) -> Result<Place, CommandError> {
+        let path = without_parents(&absolute(path).map_err(CommandError::System)?);
+        Ok(Place { target: target(&path), path })
+    }
+
+    /// Returns the folder in which it lies if the service has an empty one in place of that.
+    fn temporary_folder(&self) -> Option<&'static str> {
+        TEMPORARY.into_iter().find(|folder| self.is_below(folder))
     }
 
     fn is_below(&self, folder: &str) -> bool {
@@ -122,6 +131,12 @@ pub fn print_unit(service: &Service, settings: &Settings) -> Result<(), CommandE
     let store = data.unwrap_or(&settings.data);
     print(&unit(service, &program, data, store, &files_beside(service, settings)?, has_low_port)?)?;
     note_other_store(&settings.data, store);
+    if let Some(folder) = Place::of(&program)?.temporary_folder() {
+        print_note(&format!(
+            "this program lies in {folder}, which the service does not see: install it elsewhere, for example in \
+             /usr/local/bin, and print the unit with that"
+        ));
+    }
     Ok(())
 }
 
@@ -170,7 +185,7 @@ pub fn unit(
     has_low_port: bool,
 ) -> Result<String, CommandError> {
     const MOVE: &str = "move it, for example to /etc/nisd";
-    let program = Place::find("the program", program, "install it elsewhere, for example in /usr/local/bin")?;
+    let program = Place::of(program)?;
     let config = service.config.as_deref().map(|path| Place::find("the configuration", path, MOVE)).transpose()?;
     let store = Place::find("the folder of the store", store, "name another one with --data")?;
     let others: Vec<Place> =
@@ -348,25 +363,20 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink("/tmp", &link).unwrap();
         let not_utf8 = PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/srv/\xff"));
-        let error = |program: &Path, config: &Path, store: &Path, other: &Path| {
+        let error = |config: &Path, store: &Path, other: &Path| {
             let service = Service { config: Some(config.to_owned()), ..service() };
-            let unit = unit(&service, program, Some(store), store, &[other.to_owned()], false);
+            let unit = unit(&service, Path::new("/usr/bin/nisd"), Some(store), store, &[other.to_owned()], false);
             unit.unwrap_err().to_string()
         };
-        let [program, config, store, other] =
-            ["/usr/bin/nisd", "/etc/nisd/a", "/srv/nisd", "/etc/nisd/b"].map(Path::new);
+        let [config, store, other] = ["/etc/nisd/a", "/srv/nisd", "/etc/nisd/b"].map(Path::new);
         for (told, words) in [
-            (error(program, config, Path::new("/tmp/nisd"), other), "folder of the store /tmp/nisd lies in /tmp"),
-            (error(program, config, Path::new("/var/tmp/../tmp/n"), other), "/var/tmp/n lies in /var/tmp"),
-            (error(program, config, &link.join("nisd"), other), "name another one with --data"),
-            (error(program, Path::new("/var/tmp/a"), store, other), "the configuration /var/tmp/a lies in"),
-            (error(Path::new("/tmp/nisd"), config, store, other), "install it elsewhere"),
-            (error(program, config, store, Path::new("/tmp/nemesis.bin")), "the file /tmp/nemesis.bin lies in"),
-            (
-                error(program, Path::new("/etc/a\nUser=root"), store, other),
-                r#""/etc/a\nUser=root" is not UTF-8 or has"#,
-            ),
-            (error(program, config, &not_utf8, other), r#""/srv/\xFF" is not UTF-8"#),
+            (error(config, Path::new("/tmp/nisd"), other), "folder of the store /tmp/nisd lies in /tmp"),
+            (error(config, Path::new("/var/tmp/../tmp/n"), other), "/var/tmp/n lies in /var/tmp"),
+            (error(config, &link.join("nisd"), other), "name another one with --data"),
+            (error(Path::new("/var/tmp/a"), store, other), "the configuration /var/tmp/a lies in"),
+            (error(config, store, Path::new("/tmp/nemesis.bin")), "the file /tmp/nemesis.bin lies in"),
+            (error(Path::new("/etc/a\nUser=root"), store, other), r#""/etc/a\nUser=root" is not UTF-8 or has"#),
+            (error(config, &not_utf8, other), r#""/srv/\xFF" is not UTF-8"#),
         ] {
             assert!(told.contains(words), "{words}: {told}");
         }

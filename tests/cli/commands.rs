@@ -414,7 +414,7 @@ fn a_service_without_a_configured_folder_uses_the_state_directory() {
     let of_network = unit(&["--network", "mainnet"]);
     assert!(of_network.contains(" run --network mainnet --data /var/lib/nisd\n"), "{of_network}");
     assert!(of_network.contains("StateDirectory=nisd\n") && of_network.contains("ProtectHome=yes\n"), "{of_network}");
-    let Some(folder) = folder_of_a_service() else { return };
+    let folder = folder_of_a_service();
     let place = DataFolder(folder);
     let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
     let named = unit(&["--config", text(&file)]);

@@ -462,7 +462,7 @@ fn a_new_store_in_a_folder_of_the_settings_is_said_aloud() {
 
 #[test]
 fn a_service_whose_store_is_elsewhere_than_that_of_run_says_so() {
-    let Some(home) = folder_of_a_service() else { return };
+    let home = folder_of_a_service();
     let mut command = nisd(["service", "--network", "testnet"]);
     command.env("HOME", home.path());
     let ended = Process::start(command).wait_with_timeout(Duration::from_secs(60)).expect_success();

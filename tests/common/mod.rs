@@ -96,15 +96,11 @@ pub fn skip(lacking: &str) {
     print_notice(&format!("SKIPPED: {lacking}"));
 }
 
-/// Returns a folder for the files of a service, which cannot lie in a temporary folder of the system; skips the test and
-/// returns `None` if the program under test lies in one, too.
-pub fn folder_of_a_service() -> Option<tempfile::TempDir> {
-    let place = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    if ["/tmp", "/var/tmp"].iter().any(|folder| place.starts_with(folder)) {
-        skip("the program lies in a temporary folder, where no service can run it");
-        return None;
-    }
-    Some(tempfile::tempdir_in(place).expect("a folder"))
+/// Returns a folder for the files of a service, which cannot lie in a temporary folder of the system.
+pub fn folder_of_a_service() -> tempfile::TempDir {
+    let is_temporary = |place: &&str| ["/tmp", "/var/tmp"].iter().any(|folder| Path::new(place).starts_with(folder));
+    let place = [env!("CARGO_TARGET_TMPDIR"), "/dev/shm"].into_iter().find(|place| !is_temporary(place));
+    tempfile::tempdir_in(place.expect("a place")).expect("a folder")
 }
 
 /// Prints a text past the test harness, which captures normal output.
