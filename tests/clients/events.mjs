@@ -53,13 +53,17 @@ async function until(what, seconds, condition) {
   }
 }
 
+/** Returns a port below those that the system chooses for others, who could take it before it is used. */
 async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 10_000);
+    const server = createServer().listen(port, "127.0.0.1");
+    const isFree = await once(server, "listening").then(() => true, () => false);
+    if (!isFree) continue;
+    server.close();
+    await once(server, "close");
+    return port;
+  }
 }
 
 const answers = (url) => fetch(url, { signal: AbortSignal.timeout(2000) }).then(({ ok }) => ok, () => false);

@@ -69,14 +69,17 @@ async function follow(transports) {
   console.log(`sockjs.mjs: received blocks ${height} and ${next.height}, and a heartbeat`);
 }
 
-/** Returns a free port. */
+/** Returns a port below those that the system chooses for others, who could take it before it is used. */
 async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
+  for (;;) {
+    const port = 20_000 + Math.floor(Math.random() * 10_000);
+    const server = createServer().listen(port, "127.0.0.1");
+    const isFree = await once(server, "listening").then(() => true, () => false);
+    if (!isFree) continue;
+    server.close();
+    await once(server, "close");
+    return port;
+  }
 }
 
 /** Starts a node and waits until it listens. */
