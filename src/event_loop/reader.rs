@@ -129,8 +129,6 @@ struct Opened {
     folder: PathBuf,
     store: Store,
     settings: Settings,
-    /// Whether the free pages, which the first commit after a start looks for, were read.
-    has_read_free_pages: bool,
 }
 
 /// Reads what is needed for a request to this helper. Returns whether that was all, and whether the disk was read.
@@ -143,15 +141,12 @@ fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<[bool; 2]> {
     if opened.as_ref().is_none_or(|opened| opened.folder != folder) {
         *opened = Some(open(folder)?);
     }
-    let Opened { store, settings, has_read_free_pages, .. } = opened.as_mut()?;
+    let Opened { store, settings, .. } = opened.as_ref()?;
     let is_over = || process::uptime() >= deadline;
     let is_done = match kind {
         AheadKind::Request => answer(store, settings, bytes, is_over)?,
         AheadKind::Block => {
             let block = Block::from_bytes(bytes, Context::of(&settings.network)).ok()?;
-            if !std::mem::replace(has_read_free_pages, true) {
-                store.read_free_pages();
-            }
             read_rows_of(&block, &store.snapshot().ok()?, &settings.network, is_over)
         }
         AheadKind::Accounts => {
@@ -185,7 +180,7 @@ fn open(folder: &Path) -> Option<Opened> {
     let mut settings = config::load(None, vec![features], Some(folder)).ok()?;
     let (store, network) = Store::open_to_read_ahead(folder, Options { map_size: settings.node.map_size }).ok()?;
     settings.network = network_from_text(&network)?;
-    Some(Opened { folder: folder.to_owned(), store, settings, has_read_free_pages: false })
+    Some(Opened { folder: folder.to_owned(), store, settings })
 }
 
 /// Answers a request and throws the answer away. Returns whether it was answered before the time was over.

@@ -283,11 +283,6 @@ impl Store {
         Ok((Store::new(environment, databases, Durability::none(folder)), network))
     }
 
-    /// Brings into memory where LMDB finds the free pages for its next commits, and ignores errors.
-    pub fn read_free_pages(&self) {
-        let _ = self.environment.freelist();
-    }
-
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
     /// keeps its reader slot, and old pages with it, until the next write transaction.
     pub fn set_interrupt_flag(&mut self, flag: Arc<AtomicBool>) {
