@@ -60,6 +60,11 @@ pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, i
     for table in [Table::Blocks, Table::Undo] {
         let _ = overlay.put_unjournaled(table, &block_key(block.height), &[]);
     }
-    let mut keys = changes.keys();
-    run(&is_over, || keys.next().map(|(table, key)| snapshot.read_for_write(table, key)).is_some())
+    for (table, key) in changes.keys() {
+        if is_over() {
+            return false;
+        }
+        snapshot.read_for_write(table, key);
+    }
+    true
 }

@@ -156,15 +156,19 @@ impl<'s> Import<'s> {
     /// whose proof waits for that.
     fn takes_next(&mut self, ahead: &mut ReadAhead, now: Duration) -> bool {
         let is_idle = self.importer.accepts_block();
-        if is_idle || self.waits_for_rows(ahead) {
-            while self.queue.len() < MAX_BLOCKS_AHEAD
-                && ahead.has_room(now)
-                && let Some(block) = self.importer.peek(self.queue.len())
-            {
-                self.enqueue(block, ahead, now);
-            }
+        if !is_idle && !self.waits_for_rows(ahead) {
+            return true;
         }
-        !is_idle || self.take_queued(ahead).is_some() || !self.is_reading
+        while self.queue.len() < MAX_BLOCKS_AHEAD
+            && ahead.has_room(now)
+            && let Some(block) = self.importer.peek(self.queue.len())
+        {
+            self.enqueue(block, ahead, now);
+        }
+        if is_idle {
+            self.take_queued(ahead);
+        }
+        !self.is_reading
     }
 
     /// Reads ahead what a block needs that comes after those in the queue.

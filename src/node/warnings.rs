@@ -140,12 +140,13 @@ impl Node<'_> {
         let is_majority = 2 * split.nodes.len() >= split.active;
         log::log!(
             if is_majority { log::Level::Error } else { log::Level::Warn },
-            "the network is split for good: of {1} networks with active peers that are listed or have delivered blocks, \
-             {0} ({2}) are on another chain, which branches off more than {3} blocks back, so neither side can switch to the other's chain. Decide which chain to keep; stop \
-             the nodes of the other, move data.mdb, lock.mdb and nisd.lock out of their data folders, and start them \
-             again with the list of peers: they download the chain that is kept. See `nisd help trouble`",
-            split.nodes.len(),
+            "the network is split for good: of {} networks with active peers that are listed or have delivered blocks, \
+             {} ({}) are on another chain, which branches off more than {} blocks back, so neither side can switch to \
+             the other's chain. Decide which chain to keep; stop the nodes of the other, move data.mdb, lock.mdb and \
+             nisd.lock out of their data folders, and start them again with the list of peers: they download the chain \
+             that is kept. See `nisd help trouble`",
             split.active,
+            split.nodes.len(),
             format_addresses(&split.nodes),
             self.network.chain.rewrite_limit
         );
