@@ -18,6 +18,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { EventSource } from "eventsource";
 import { chromium } from "playwright-core";
+import { freePort } from "./free_port.mjs";
 
 const [nisd, folder, python, program = join(dirname(process.argv[1]), "events.py")] = process.argv.slice(2);
 const run = promisify(execFile);
@@ -50,19 +51,6 @@ async function until(what, seconds, condition) {
   while (!(await condition())) {
     if (Date.now() > end) throw new Error(`too slow: ${what}`);
     await sleep(200);
-  }
-}
-
-/** Returns a port below those that the system chooses for others, who could take it before it is used. */
-async function freePort() {
-  for (;;) {
-    const port = 20_000 + Math.floor(Math.random() * 10_000);
-    const server = createServer().listen(port, "127.0.0.1");
-    const isFree = await once(server, "listening").then(() => true, () => false);
-    if (!isFree) continue;
-    server.close();
-    await once(server, "close");
-    return port;
   }
 }
 

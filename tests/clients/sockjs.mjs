@@ -6,10 +6,10 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { createServer } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import SockJS from "sockjs-client";
 import Stomp from "stompjs";
+import { freePort } from "./free_port.mjs";
 
 const [url = "http://127.0.0.1:7778/w/messages", program, folder] = process.argv.slice(2);
 
@@ -67,19 +67,6 @@ async function follow(transports) {
   socket.close();
   await within(OPEN_LIMIT, "a session closes", closed);
   console.log(`sockjs.mjs: received blocks ${height} and ${next.height}, and a heartbeat`);
-}
-
-/** Returns a port below those that the system chooses for others, who could take it before it is used. */
-async function freePort() {
-  for (;;) {
-    const port = 20_000 + Math.floor(Math.random() * 10_000);
-    const server = createServer().listen(port, "127.0.0.1");
-    const isFree = await once(server, "listening").then(() => true, () => false);
-    if (!isFree) continue;
-    server.close();
-    await once(server, "close");
-    return port;
-  }
 }
 
 /** Starts a node and waits until it listens. */
