@@ -19,7 +19,7 @@ use nisd::net::fetch::{FetchId, FetchRequest};
 use nisd::net::service::{Client, ConnectionId, Dropped, Effects, ListenerId, Message, Progress};
 use nisd::peer::io::Now;
 use nisd::store::Store;
-use nisd::websocket_api::stomp::{DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, allows_body, encoder};
+use nisd::websocket_api::stomp::{DEFAULT_FRAME_BYTES, DecodeError, Decoder, Frame, MAX_HEADERS, allows_body, encoder};
 use nisd::websocket_api::{Broker, Limits};
 
 use crate::interface::node_info;
@@ -414,7 +414,8 @@ fn check_cuts(records: &[(u8, &[u8])]) {
         let either = too_large(error) || too_large(&whole_error);
         assert!(*error == whole_error || either && error.is_some() && whole_error.is_some());
     }
-    for said in &whole {
+    // A frame with a body is written with a `content-length`, which counts as a header.
+    for said in whole.iter().filter(|said| said.headers.len() < MAX_HEADERS || !allows_body(said.command)) {
         check_written(said);
     }
 }
