@@ -5,29 +5,19 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
-pub mod budget;
-pub mod chain;
 pub mod clock;
-pub mod codec;
 pub mod commands;
 pub mod config;
-pub mod crypto;
 pub mod event_loop;
-pub mod files;
-pub mod importance;
 pub mod ip;
 pub mod local_cookie;
 pub mod logging;
-pub mod mempool;
-pub mod metrics;
-pub mod model;
 pub mod net;
 pub mod node;
 pub mod peer;
 pub mod progress;
 pub mod quota;
-pub mod rules;
-pub mod state;
-pub mod store;
 pub mod wallet;
 pub mod websocket_api;
+
+pub use nisd_core::{budget, chain, codec, crypto, files, importance, mempool, metrics, model, rules, state, store};

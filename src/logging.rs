@@ -29,8 +29,8 @@ use serde::Serialize;
 
 use crate::model::utc;
 
-/// First segment of this crate's log targets.
-const OWN_TARGET: &str = "nisd";
+/// First segments of the log targets of this program's own crates.
+const OWN_TARGETS: [&str; 2] = ["nisd", "nisd_core"];
 /// Least severe level that other crates can log at.
 const OTHER_CRATES_LEVEL: Level = Level::Warn;
 
@@ -104,7 +104,7 @@ struct Logger {
 
 impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let own = metadata.target().split("::").next() == Some(OWN_TARGET);
+        let own = metadata.target().split("::").next().is_some_and(|name| OWN_TARGETS.contains(&name));
         metadata.level() <= log::max_level() && (own || metadata.level() <= OTHER_CRATES_LEVEL)
     }
 
@@ -124,7 +124,7 @@ impl Log for Logger {
 impl Logger {
     fn dropped_line(&self, dropped: u64) -> String {
         let text = format_args!("{dropped} lines of this log are missing: standard error did not accept them");
-        let record = Record::builder().level(Level::Warn).target(OWN_TARGET).args(text).build();
+        let record = Record::builder().level(Level::Warn).target(env!("CARGO_CRATE_NAME")).args(text).build();
         format_line((self.now)(), &record, self.style)
     }
 }
@@ -392,7 +392,7 @@ mod tests {
         let logger = Logger { now: || 0, style: Style::Plain };
         log::set_max_level(LevelFilter::Debug);
         let hears = |level, target| logger.enabled(&Metadata::builder().level(level).target(target).build());
-        assert!(hears(Level::Debug, "nisd::api") && hears(Level::Debug, "nisd"));
+        assert!(["nisd::api", "nisd", "nisd_core::store"].iter().all(|target| hears(Level::Debug, target)));
         assert!(!hears(Level::Trace, "nisd"));
         assert!(hears(Level::Warn, "mio") && !hears(Level::Info, "mio") && !hears(Level::Info, "nisdx"));
         log::set_max_level(LevelFilter::Off);

@@ -28,9 +28,11 @@ pub const ROUTES: &[Route] = &[
 const SEED_BYTES: usize = 32;
 
 /// `{"value": hex}`: a big-endian number of any length.
-impl Readable for PrivateKey {
+struct PlainKey(PrivateKey);
+
+impl Readable for PlainKey {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        read_key(source, "value")
+        read_key(source, "value").map(PlainKey)
     }
 }
 
@@ -60,10 +62,12 @@ impl View for NewKey<'_> {
 }
 
 /// Number of accounts that harvest on this node, and the limit.
-impl View for UnlockedAccounts {
+struct UnlockedInfo<'a>(&'a UnlockedAccounts);
+
+impl View for UnlockedInfo<'_> {
     fn write(&self, sink: &mut impl Encoder) {
-        sink.i32("num-unlocked", self.count() as i32);
-        sink.i32("max-unlocked", self.limit);
+        sink.i32("num-unlocked", self.0.count() as i32);
+        sink.i32("max-unlocked", self.0.limit);
     }
 }
 
@@ -127,13 +131,13 @@ fn send_unlocked(context: &mut RequestContext<'_>, address: &Address) -> Result<
 
 /// `POST /account/unlocked/info`
 fn unlocked_info(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.response.send(context.node.unlocked)
+    context.response.send(&UnlockedInfo(context.node.unlocked))
 }
 
 /// Returns the key pair of the private key in the body and its address, if the client may send it. A client without
 /// local access may send only keys of remote accounts, which can harvest and nothing else.
 fn authorised_key(context: &mut RequestContext<'_>) -> Result<(Box<KeyPair>, Address), ApiError> {
-    let pair = Box::new(KeyPair::new(&context.body::<PrivateKey>()?));
+    let pair = Box::new(KeyPair::new(&context.body::<PlainKey>()?.0));
     context.node.budget.charge(cost::KEY);
     let address = context.address_of(&pair.public());
     if !context.client.is_local && !is_remote(context, &address)? {

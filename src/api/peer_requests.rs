@@ -20,7 +20,7 @@ use crate::model::{Block, Hash256, Height, Transaction};
 use crate::net::service::Progress;
 use crate::peer::Pusher;
 use crate::peer::wire::{
-    AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Challenge, Endpoint, LazyList,
+    AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, LazyList,
     NodeExperiences, NodeInfo, Score, SecureEntity, ShortIds, SignOfLife,
 };
 use crate::rules::require;
@@ -49,7 +49,7 @@ pub const ROUTES: &[Route] = &[
 
 /// Signs the challenge of the client; fails unless the node has joined its network. A malformed challenge is answered
 /// with a signature of zeros, as the client has no use for one.
-fn sign(context: &mut RequestContext<'_>, challenge: &Option<Challenge>) -> Result<Signature, ApiError> {
+fn sign(context: &mut RequestContext<'_>, AnyChallenge(challenge): &AnyChallenge) -> Result<Signature, ApiError> {
     context.node.require_joined()?;
     let Some(challenge) = challenge else { return Ok(Signature([0; 64])) };
     context.node.budget.charge(cost::SIGNATURE);
@@ -85,7 +85,7 @@ fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /block/at`
 fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<Height, Option<Challenge>> { entity: height, challenge } = context.body()?;
+    let AuthenticatedRequest::<Height, AnyChallenge> { entity: height, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
@@ -137,7 +137,7 @@ fn shown_address(address: IpAddr) -> String {
 
 /// `POST /chain/hashes-from`
 fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<Height, Option<Challenge>> { entity: first, challenge } = context.body()?;
+    let AuthenticatedRequest::<Height, AnyChallenge> { entity: first, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let chain = context.node.chain;
     let end = first.plus(chain.network.chain.max_blocks_per_sync() - 1).min(chain.height);
@@ -164,7 +164,7 @@ fn hashes_from(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// peer requests. The transactions are counted first, then the blocks are written as they are stored. The number of blocks
 /// and of bytes is then known, so the response is streamed and never held as a whole.
 fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<ChainRequest, Option<Challenge>> { entity: request, challenge } = context.body()?;
+    let AuthenticatedRequest::<ChainRequest, AnyChallenge> { entity: request, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let limits = request.limits(&context.node.chain.network.chain);
     let mut counter = TransactionCounter::new(request.after, limits);
@@ -195,7 +195,7 @@ fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `POST /transactions/unconfirmed`
 fn unconfirmed(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let AuthenticatedRequest::<ShortIds, Option<Challenge>> { entity: ShortIds(known), challenge } = context.body()?;
+    let AuthenticatedRequest::<ShortIds, AnyChallenge> { entity: ShortIds(known), challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
     let transactions = context.node.mempool.unknown_to(&known.into_iter().collect());
     context.node.budget.charge(cost::listed(transactions.len()));

@@ -150,12 +150,6 @@ impl ResponseWriter<'_> {
     }
 }
 
-impl Format {
-    fn of(media_type: &str) -> Option<Format> {
-        [Format::Json, Format::Binary].into_iter().find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
-    }
-}
-
 /// The format of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accept<'a> {

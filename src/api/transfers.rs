@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::harvesting::read_key;
 use super::request_context::{Page, parse_page};
 use super::routes::{Route, get, post};
 use super::streams::{ListStream, list_stream};
@@ -90,7 +91,7 @@ struct KeyQuery {
 
 impl Readable for KeyQuery {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let key = PrivateKey::read(source)?;
+        let key = read_key(source, "value")?;
         Ok(KeyQuery {
             key,
             hash: read_text(source, "hash")?,

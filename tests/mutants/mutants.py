@@ -23,6 +23,7 @@ SECONDS = float(os.environ.get("MUTANTS_SECONDS", 60))
 SLOW = "MUTANTS_SLOW" in os.environ
 KILLED = ("killed", "timed out")
 LAYERS = ["rules", "state", "chain", "store"]
+LIBRARIES = ["nisd", "nisd_core"]
 PROGRAMS = ["all"]
 # Tests that run several nodes for minutes.
 LEFT_OUT = re.compile("^network::|costs_the_same")
@@ -71,7 +72,7 @@ def name_of(mutant):
 def list_mutants():
     args = ["cargo", "mutants", "--list", "--json", "--exclude", "src/**/tests.rs", "--exclude", "src/**/tests/**"]
     args += ["--exclude-re", "impl (fmt::)?(Display|Debug)"]
-    chosen = sys.argv[2:] or [f"src/{layer}/{files}" for layer in LAYERS for files in ("**/*.rs", "*.rs")]
+    chosen = sys.argv[2:] or [f"src/core/{layer}/{files}" for layer in LAYERS for files in ("**/*.rs", "*.rs")]
     for file in chosen:
         args += ["--file", file]
     return json.loads(subprocess.run(args, cwd=ROOT, check=True, capture_output=True).stdout)
@@ -203,6 +204,8 @@ def weave():
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / file, target)
     lib = TREE / "src" / "lib.rs"
+    lib.write_text(lib.read_text() + "\npub use nisd_core::mutant;\n")
+    lib = TREE / "src" / "core" / "lib.rs"
     lib.write_text(lib.read_text() + SWITCH.replace("COUNT", str(len(mutants))))
     dropped, written = {m["number"] for m in mutants if not m["edit"]}, {}
     # Mutations that did not compile in an earlier run with the same list are dropped at once.
@@ -302,8 +305,8 @@ def cover():
     path = OUT / "cover.jsonl"
     known = {(r["program"], r["test"]) for r in map(json.loads, path.read_text().splitlines())} if path.exists() else set()
     work = []
-    for name, program in sorted(programs.items(), key=lambda item: ["nisd", *PROGRAMS, item[0]].index(item[0])):
-        if name not in ["nisd", *PROGRAMS]:
+    for name, program in sorted(programs.items(), key=lambda item: [*LIBRARIES, *PROGRAMS, item[0]].index(item[0])):
+        if name not in [*LIBRARIES, *PROGRAMS]:
             continue
         slow = set(list_tests(program, "--ignored"))
         for test in list_tests(program, "--include-ignored"):
@@ -357,10 +360,10 @@ def try_all():
     lock = threading.Lock()
 
     def one(mutant):
-        home = mutant["file"].removeprefix("src/").removesuffix(".rs").removesuffix("/mod").split("/")
+        home = mutant["file"].removeprefix("src/").removeprefix("core/").removesuffix(".rs").removesuffix("/mod").split("/")
 
         def rank(record):
-            words = record["test"].split("::") if record["program"] == "nisd" else []
+            words = record["test"].split("::") if record["program"] in LIBRARIES else []
             near = 0
             while near < len(home) and near < len(words) and home[near] == words[near]:
                 near += 1

@@ -67,12 +67,14 @@ pub const MAX_CHALLENGE_BYTES: usize = 1_024;
 
 /// A challenge of any length up to [`MAX_CHALLENGE_BYTES`]; `None` if it does not have the regular one, so that it is
 /// never signed.
-impl Readable for Option<Challenge> {
+pub struct AnyChallenge(pub Option<Challenge>);
+
+impl Readable for AnyChallenge {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let bytes = source.need_bytes("data")?;
         match bytes.as_ref().try_into() {
-            Ok(proper) => Ok(Some(Challenge(proper))),
-            Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(None),
+            Ok(proper) => Ok(AnyChallenge(Some(Challenge(proper)))),
+            Err(_) if bytes.len() <= MAX_CHALLENGE_BYTES => Ok(AnyChallenge(None)),
             Err(_) => {
                 Err(ReadError::Argument(format!("challenge must be 64 bytes, but has more than {MAX_CHALLENGE_BYTES}")))
             }
@@ -85,9 +87,9 @@ message! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct AuthenticatedRequest<T, C = Challenge> {
         /// Requested data.
-        pub entity: T = "entity",
+        pub entity: T = object "entity",
         /// Challenge to sign.
-        pub challenge: C = "challenge",
+        pub challenge: C = object "challenge",
     }
 }
 
@@ -96,7 +98,7 @@ message! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct AuthenticatedResponse<T> {
         /// Answer; the signature does not cover it.
-        pub entity: T = "entity",
+        pub entity: T = object "entity",
         /// Signature of the challenge.
         pub signature: Signature = "signature",
     }
@@ -190,11 +192,11 @@ message! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct SecureEntity<T> {
         /// Entity with its own signatures.
-        pub entity: T = "entity",
+        pub entity: T = object "entity",
         /// Signature of the relaying node over the hash of the entity.
         pub signature: Signature = "signature",
         /// Claimed identity of the relaying node.
-        pub identity: Identity = "identity",
+        pub identity: Identity = object "identity",
     }
 }
 
@@ -262,15 +264,15 @@ mod tests {
             for (format, body) in [(Format::Binary, binary), (Format::Json, json.into_bytes())] {
                 let error = format.read::<Challenge>(&body, context()).unwrap_err();
                 assert_eq!((error.http_status(), &error.to_string()[..26]), (400, "challenge must be 64 bytes"));
-                let any = format.read::<Option<Challenge>>(&body, context());
-                assert_eq!(any.ok(), (length <= MAX_CHALLENGE_BYTES).then_some(None), "{length}");
+                let any = format.read::<AnyChallenge>(&body, context());
+                assert_eq!(any.ok().map(|any| any.0), (length <= MAX_CHALLENGE_BYTES).then_some(None), "{length}");
             }
         }
         let challenge = Challenge([7; 64]);
         for format in [Format::Binary, Format::Json] {
             assert_eq!(format.read(&format.to_bytes(&challenge), context()), Ok(challenge.clone()));
-            let any = format.read(&format.to_bytes(&challenge), context());
-            assert_eq!(any, Ok(Some(challenge.clone())));
+            let any = format.read::<AnyChallenge>(&format.to_bytes(&challenge), context());
+            assert_eq!(any.map(|any| any.0), Ok(Some(challenge.clone())));
         }
     }
 

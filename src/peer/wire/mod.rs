@@ -1,12 +1,13 @@
 //! Peer messages in binary and JSON: plain types without sockets, clocks or state. A message is declared once, by
 //! `message!` or with its own reader and writer; [`Query`] and [`Message`] are all requests, with paths and limits.
 
-/// Declares a message: its fields in their order on the wire, each with its label.
+/// Declares a message: its fields in their order on the wire, each with its label, behind `object` for what has fields of
+/// its own.
 macro_rules! message {
     (
         $(#[$meta:meta])*
         pub struct $name:ident $(<$($param:ident $(= $default:ty)?),+>)? {
-            $($(#[$field_meta:meta])* pub $field:ident: $type:ty = $label:literal,)*
+            $($(#[$field_meta:meta])* pub $field:ident: $type:ty = $($object:ident)? $label:literal,)*
         }
     ) => {
         $(#[$meta])*
@@ -16,15 +17,31 @@ macro_rules! message {
 
         impl $(<$($param: Writable),+>)? Writable for $name $(<$($param),+>)? {
             fn write(&self, sink: &mut impl Encoder) {
-                $(self.$field.write_field($label, sink);)*
+                $(field!(write $($object)? $label, &self.$field, sink);)*
             }
         }
 
         impl $(<$($param: Readable),+>)? Readable for $name $(<$($param),+>)? {
             fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-                Ok($name { $($field: <$type as ReadField>::read_field($label, source)?,)* })
+                Ok($name { $($field: field!(read $($object)? $label, $type, source)?,)* })
             }
         }
+    };
+}
+
+/// Writes or reads a field of a message.
+macro_rules! field {
+    (write object $label:literal, $value:expr, $sink:ident) => {
+        $sink.object($label, |sink| $value.write(sink))
+    };
+    (write $label:literal, $value:expr, $sink:ident) => {
+        WriteField::write_field($value, $label, $sink)
+    };
+    (read object $label:literal, $type:ty, $source:ident) => {
+        $source.need_object($label, <$type>::read)
+    };
+    (read $label:literal, $type:ty, $source:ident) => {
+        <$type>::read_field($label, $source)
     };
 }
 
@@ -40,7 +57,7 @@ pub use request::*;
 
 use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::truncate_utf16;
-use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
+use crate::codec::{Decoder, Encoder, ReadError, Writable};
 use crate::crypto::{PublicKey, Signature};
 use crate::model::Timestamp;
 
@@ -52,18 +69,6 @@ trait WriteField {
 /// A required field that is read under its label.
 trait ReadField: Sized {
     fn read_field<'a, S: Decoder<'a>>(label: &'static str, source: &mut S) -> Result<Self, ReadError>;
-}
-
-impl<T: Writable> WriteField for T {
-    fn write_field(&self, label: &'static str, sink: &mut impl Encoder) {
-        sink.object(label, |sink| self.write(sink));
-    }
-}
-
-impl<T: Readable> ReadField for T {
-    fn read_field<'a, S: Decoder<'a>>(label: &'static str, source: &mut S) -> Result<Self, ReadError> {
-        source.need_object(label, T::read)
-    }
 }
 
 impl<T: Writable> WriteField for Vec<T> {

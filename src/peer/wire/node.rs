@@ -324,9 +324,9 @@ message! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ExperiencePair {
         /// The node.
-        pub node: NodeInfo = "node",
+        pub node: NodeInfo = object "node",
         /// Experience with it.
-        pub experience: Experience = "experience",
+        pub experience: Experience = object "experience",
     }
 }
 
@@ -335,7 +335,7 @@ message! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct NodeExperiences {
         /// Reporting node.
-        pub node: NodeInfo = "node",
+        pub node: NodeInfo = object "node",
         /// Reported experiences.
         pub experiences: Vec<ExperiencePair> = "experiences",
     }
@@ -346,9 +346,9 @@ message! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ExperienceEntry {
         /// The node.
-        pub node: NodeInfo = "node",
+        pub node: NodeInfo = object "node",
         /// Experience with it.
-        pub experience: Experience = "experience",
+        pub experience: Experience = object "experience",
         /// Synchronisations started with it.
         pub syncs: i32 = "syncs",
     }

@@ -12,7 +12,7 @@ pub trait Wipe {
 
 impl Wipe for String {
     fn wipe(&mut self) {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         erased_log::note(self.as_bytes());
         self.zeroize();
     }
@@ -20,7 +20,7 @@ impl Wipe for String {
 
 impl Wipe for Vec<u8> {
     fn wipe(&mut self) {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "testing"))]
         erased_log::note(self);
         self.zeroize();
     }
@@ -50,7 +50,7 @@ impl<T: Wipe> DerefMut for Wiped<T> {
 }
 
 /// A record of what was erased, for tests.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub mod erased_log {
     use std::cell::RefCell;
 

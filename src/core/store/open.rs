@@ -115,7 +115,7 @@ const COMMON_FLAGS: EnvironmentFlags = EnvironmentFlags::NO_TLS.union(Environmen
 const READ_UNLOCKED: EnvironmentFlags = EnvironmentFlags::READ_ONLY.union(EnvironmentFlags::NO_LOCK);
 
 /// Returns a store for tests, and its folder.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub fn test_store() -> (Store, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };

@@ -25,7 +25,7 @@ pub use blocks::{
 pub use durability::{BootId, Durability, SyncFile, recover_to_durable, reject_unrecovered};
 pub use error::{Result, StoreError};
 pub use files::{DiskSpace, FileFault, check_data_file, exists, free_bytes, size};
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub use open::test_store;
 pub use open::{AccessMode, ChainIdentity, Options, Store, StoreMetrics, is_unlocked, older_schema, stored_network};
 pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition, next_key};

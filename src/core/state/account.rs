@@ -330,7 +330,7 @@ pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicK
 
 /// Stores an account outside of any block, for tests; removes its public key unless it has one. Of [`AccountTotals`] it
 /// updates only `allocated`.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub fn put_account(txn: &mut impl Write, address: &Address, account: &Account) -> Result<AccountId> {
     let mut totals = AccountTotals::of(txn)?;
     let id = match AccountId::of(txn, address)? {

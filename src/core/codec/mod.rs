@@ -63,6 +63,11 @@ impl<T: Writable> Writable for Rc<T> {
 }
 
 impl Format {
+    /// Returns the format of a media type.
+    pub fn of(media_type: &str) -> Option<Format> {
+        [Format::Json, Format::Binary].into_iter().find(|format| media_type.eq_ignore_ascii_case(format.media_type()))
+    }
+
     /// Returns the media type.
     pub fn media_type(self) -> &'static str {
         match self {

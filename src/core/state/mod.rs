@@ -18,7 +18,7 @@ mod mosaics;
 mod namespaces;
 pub mod registry;
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub use account::put_account;
 pub use account::{
     Account, AccountId, AccountTotals, LinkPhase, LinkRole, RemoteLink, RemoteStatus, account, account_at,

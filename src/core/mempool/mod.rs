@@ -220,7 +220,7 @@ impl Mempool {
     }
 
     /// Adds a transaction without validation.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub fn add_unchecked(&mut self, transaction: Transaction, network: NetworkByte) {
         let id = self.next_id();
         self.content.push(MempoolEntry { id, ..MempoolEntry::new(transaction, network, Timestamp(0)) });

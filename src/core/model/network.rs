@@ -25,7 +25,7 @@ pub struct Network {
     pub chain: ChainParameters,
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 impl Network {
     /// Returns a private network, for tests.
     pub fn example() -> Network {
@@ -245,8 +245,8 @@ fn features(chain: &ChainParameters) -> String {
 }
 
 /// Returns a network with all forks in the past, for tests.
-#[cfg(test)]
-pub(crate) fn test_network(byte: NetworkByte, nemesis_signer: Address) -> Network {
+#[cfg(any(test, feature = "testing"))]
+pub fn test_network(byte: NetworkByte, nemesis_signer: Address) -> Network {
     Network {
         name: "test".to_owned(),
         byte,
