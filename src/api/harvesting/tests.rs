@@ -16,11 +16,11 @@ fn holds(text: &[u8], part: &[u8]) -> bool {
 
 /// Returns the status, and the buffers that were erased while a request was answered.
 fn erased(scene: &Scene, line: &str, content_type: &str, body: &[u8]) -> (u16, Vec<Vec<u8>>) {
-    drop(erased_log::take());
     let fields = [("Content-Type", content_type)];
-    let reply = TestRequest { body, ..TestRequest::new(line).with(&fields) }.send(scene);
+    let (reply, erased) =
+        erased_log::during(|| TestRequest { body, ..TestRequest::new(line).with(&fields) }.send(scene));
     assert!(!holds(&reply.body, KEY.as_bytes()), "{}", text_of(&reply));
-    (reply.status, erased_log::take())
+    (reply.status, erased)
 }
 
 fn times(erased: &[Vec<u8>], part: &[u8]) -> usize {

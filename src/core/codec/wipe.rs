@@ -49,21 +49,28 @@ impl<T: Wipe> DerefMut for Wiped<T> {
     }
 }
 
-/// A record of what was erased, for tests.
+/// A record of what is erased while a test looks. The program that other tests start is built with it, and must not keep
+/// what it erases.
 #[cfg(any(test, feature = "testing"))]
 pub mod erased_log {
     use std::cell::RefCell;
 
     thread_local! {
-        static ERASED: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+        static ERASED: RefCell<Option<Vec<Vec<u8>>>> = const { RefCell::new(None) };
     }
 
     pub(super) fn note(bytes: &[u8]) {
-        ERASED.with_borrow_mut(|erased| erased.push(bytes.to_vec()));
+        ERASED.with_borrow_mut(|erased| {
+            if let Some(erased) = erased {
+                erased.push(bytes.to_vec());
+            }
+        });
     }
 
-    /// Returns what was erased on this thread since the last call.
-    pub fn take() -> Vec<Vec<u8>> {
-        ERASED.take()
+    /// Returns what a call returns, and what was erased in it.
+    pub fn during<T>(call: impl FnOnce() -> T) -> (T, Vec<Vec<u8>>) {
+        ERASED.set(Some(Vec::new()));
+        let returned = call();
+        (returned, ERASED.take().unwrap_or_default())
     }
 }
