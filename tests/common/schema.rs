@@ -1,5 +1,8 @@
 //! Validator for the subset of the OpenAPI schema language that the description of the interface uses.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use regex_lite::Regex;
 use serde_json::{Map, Value};
 
@@ -46,11 +49,8 @@ pub fn mismatch(value: &Value, schema: &Value, document: &Value) -> Option<Strin
         "object" => value.is_object(),
         "array" => value.is_array(),
         "string" => {
-            let pattern = schema["pattern"].as_str().map(|pattern| {
-                assert!(pattern.starts_with('^') && pattern.ends_with('$'), "{pattern} is no pattern of a whole text");
-                Regex::new(pattern).expect("a pattern")
-            });
-            value.as_str().is_some_and(|text| pattern.is_none_or(|pattern| pattern.is_match(text)))
+            let matches = |text| schema["pattern"].as_str().is_none_or(|pattern| is_match(pattern, text));
+            value.as_str().is_some_and(matches)
         }
         "integer" => value.as_i64().is_some_and(|number| {
             (schema["format"] != "int32" || i32::try_from(number).is_ok())
@@ -67,6 +67,20 @@ pub fn mismatch(value: &Value, schema: &Value, document: &Value) -> Option<Strin
     let mut elements = value.as_array().into_iter().flatten();
     let of_element = elements.find_map(|element| mismatch(element, &schema["items"], document));
     of_element.or_else(|| value.as_object().and_then(|object| members(object, schema, document)))
+}
+
+/// Returns whether a whole text matches a pattern. Patterns are compiled once, as each is used thousands of times.
+fn is_match(pattern: &str, text: &str) -> bool {
+    thread_local! {
+        static COMPILED: RefCell<HashMap<String, Regex>> = RefCell::default();
+    }
+    COMPILED.with_borrow_mut(|compiled| {
+        if !compiled.contains_key(pattern) {
+            assert!(pattern.starts_with('^') && pattern.ends_with('$'), "{pattern} is no pattern of a whole text");
+            compiled.insert(pattern.to_owned(), Regex::new(pattern).expect("a pattern"));
+        }
+        compiled[pattern].is_match(text)
+    })
 }
 
 fn members(object: &Map<String, Value>, schema: &Value, document: &Value) -> Option<String> {

@@ -133,7 +133,7 @@ impl TestService {
                 Progress::Done
             }
             "/large" => {
-                reply.body.resize(LARGE, b'x');
+                reply.body.extend_from_slice(&vec![b'x'; LARGE]);
                 Progress::Done
             }
             "/long" => {

@@ -44,7 +44,7 @@ impl Echo {
         } else if request.path == PATH {
             handshake(request, reply);
         } else if let Some(size) = request.path.strip_prefix("/big/") {
-            reply.body.resize(size.parse().unwrap(), b'x');
+            reply.body.extend_from_slice(&vec![b'x'; size.parse().unwrap()]);
         } else if let Some(count) = request.path.strip_prefix("/pieces/") {
             reply.is_streaming = true;
             reply.body.extend_from_slice(&[b'p'; 10_000]);
