@@ -4,7 +4,6 @@ mod disk_sync;
 mod helper;
 mod process;
 mod reader;
-mod resolver;
 mod settings;
 
 pub use self::helper::run_if_helper;
@@ -19,9 +18,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
 
 use self::disk_sync::DiskSync;
+use self::helper::Resolvers;
 use self::process::SystemdNotifier;
 use self::reader::Readers;
-use self::resolver::Resolvers;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
 use crate::clock::{NetworkClock, System};
@@ -95,11 +94,13 @@ pub fn run(
     }
     let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes(system)?);
     let _cookie_file = write_cookie(&settings, &cookie);
-    let resolvers = Resolvers::new(reactor.registry()).map_err(CommandError::System)?;
-    let readers =
-        Readers::new(settings.node.readers, &settings.data, reactor.registry()).map_err(CommandError::System)?;
+    let registry = reactor.registry();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(CommandError::System)?;
+    registry.register(&mut signals, SIGNALS, mio::Interest::READABLE).map_err(CommandError::System)?;
+    let resolvers = Resolvers::new(registry).map_err(CommandError::System)?;
+    let readers = Readers::new(settings.node.readers, &settings.data, registry).map_err(CommandError::System)?;
     let mut context = RunContext {
-        signals: signals(&reactor)?,
+        signals,
         systemd: SystemdNotifier::from_env(),
         active: ActiveSettings::new(&settings, listed, cookie, reread),
         resolvers,
@@ -163,14 +164,14 @@ fn run_node<'s>(
     import_nemesis_block(&mut importer, settings, context.system)?;
     // The readers open the store in the data folder, and a new one is built beside that.
     let reads_ahead = settings.node.readers > 0 && importer.rebuild_target().is_none();
-    let now = reactor.time();
+    let now = reactor.server.time;
     let mut disk = DiskSync::start(store, reactor.registry(), now.monotonic).map_err(CommandError::System)?;
     let seed = random_bytes(context.system)?;
     let start = Start {
         now,
         seed: &seed,
         local: context.active.local(),
-        shared: reactor.shared_bytes_counter(),
+        shared: reactor.server.shared_bytes.clone(),
         import: Some(Import::new(importer)),
         listed: context.active.listed.clone(),
         saved: context.saved_peers.read(),
@@ -179,7 +180,7 @@ fn run_node<'s>(
     // They may have been reloaded while the store was rebuilt.
     node.reload(&context.active.settings, context.active.local(), Vec::new());
     (node.memory, node.reads_from_disk) = (process::memory, process::reads_from_disk);
-    (node.monotonic, node.peer_connections) = (process::uptime, reactor.max_fetches());
+    (node.monotonic, node.peer_connections) = (process::uptime, reactor.server.fetcher.tokens().len());
     if reads_ahead {
         node.read_ahead.enable(process::memory_limit(), now.monotonic);
     }
@@ -189,7 +190,7 @@ fn run_node<'s>(
     }
     log::info!("stopping");
     context.systemd.notify_stopping();
-    if let Some(text) = node.peers_to_save(reactor.time(), true) {
+    if let Some(text) = node.peers_to_save(reactor.server.time, true) {
         context.saved_peers.write(&text, true);
     }
     // The node waits for the disk itself from now on.
@@ -197,16 +198,6 @@ fn run_node<'s>(
     node.stop()?;
     drain_connections(reactor, &mut node)?;
     Ok(End::Stopped)
-}
-
-/// Registers the signals that the program handles.
-fn signals(reactor: &Reactor) -> Result<Signals, CommandError> {
-    let register = || {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
-        reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE)?;
-        Ok(signals)
-    };
-    register().map_err(CommandError::System)
 }
 
 /// Runs the loop until a signal or a client stops the node, or its store is rebuilt.
@@ -222,24 +213,24 @@ fn run_loop(
     let mut elapsed = reactor.tick(node, units, Duration::ZERO);
     loop {
         context.systemd.notify_ready();
-        context.systemd.notify_alive(reactor.time().monotonic, || node.status_line());
+        context.systemd.notify_alive(reactor.server.time.monotonic, || node.status_line());
         let max_wait = poll_timeout.min(context.readers.max_wait());
         let ready = reactor.poll(max_wait, node).map_err(CommandError::System)?;
-        if ready.is_ready(disk_sync::TOKEN) {
+        if ready[disk_sync::TOKEN.0] {
             disk.read_answers();
         }
-        let now = reactor.time().monotonic;
+        let now = reactor.server.time.monotonic;
         context.readers.work(&mut node.read_ahead, now);
         elapsed = reactor.tick(node, units, elapsed);
-        let now = reactor.time().monotonic;
+        let now = reactor.server.time.monotonic;
         disk.request_sync(now);
-        node.disk_asked_at = disk.asked_at();
-        context.resolvers.work(reactor.names(), now);
+        node.disk_asked_at = disk.helper.asked_at();
+        context.resolvers.work(&mut reactor.server.fetcher.names, now);
         if reactor.has_work() {
             units = next_units(units, elapsed);
         }
-        context.show_progress(node.block_progress(), reactor.time().monotonic);
-        if let Some(text) = node.peers_to_save(reactor.time(), false) {
+        context.show_progress(node.block_progress(), reactor.server.time.monotonic);
+        if let Some(text) = node.peers_to_save(reactor.server.time, false) {
             context.saved_peers.write(&text, false);
         }
         log::logger().flush();
@@ -249,8 +240,8 @@ fn run_loop(
         if let Some(failure) = node.rebuild_failure.take() {
             return Err(failure.into());
         }
-        let is_stopped = ready.is_ready(SIGNALS) && context.handle_signals(reactor, node);
-        if is_stopped || node.is_shutdown_due(reactor.time()) {
+        let is_stopped = ready[SIGNALS.0] && context.handle_signals(reactor, node);
+        if is_stopped || node.is_shutdown_due(reactor.server.time) {
             return Ok(End::Stopped);
         }
         if node.is_rebuilt() {
@@ -328,7 +319,7 @@ fn log_rebuild(addresses: &Addresses) {
 /// Logs what runs where.
 fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, node: &Node<'_>) {
     log::info!("nisd {}, network {}, height {}", env!("CARGO_PKG_VERSION"), settings.network.name, node.height());
-    if let Some(announcement) = node.clock().startup_warning() {
+    if let Some(announcement) = node.clock.startup_warning() {
         log::warn!("{announcement}");
     }
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
@@ -348,7 +339,7 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
 fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Result<(), CommandError> {
     reactor.shutdown();
     let deadline = Instant::now() + SHUTDOWN_GRACE;
-    while reactor.stats().connections > 0 && Instant::now() < deadline {
+    while reactor.server.stats().connections > 0 && Instant::now() < deadline {
         reactor.poll(SHUTDOWN_GRACE / 20, service).map_err(CommandError::System)?;
     }
     Ok(())
@@ -412,20 +403,16 @@ impl SavedPeersFile {
 
     /// Returns the content, cut to its maximum size; empty if it cannot be read.
     fn read(&self) -> Vec<u8> {
-        let read = || -> io::Result<Vec<u8>> {
-            let mut text = Vec::new();
-            files::open_own(&self.path, Access::Read)?.take(MAX_SAVED_BYTES as u64).read_to_end(&mut text)?;
-            Ok(text)
-        };
-        read().unwrap_or_else(|error| {
-            if error.kind() != io::ErrorKind::NotFound {
-                log::warn!(
-                    "the saved peers cannot be read and will be replaced: {}",
-                    files::describe_at(&self.path, &error)
-                );
-            }
-            Vec::new()
-        })
+        let mut text = Vec::new();
+        let file = files::open_own(&self.path, Access::Read);
+        if let Err(error) = file.and_then(|file| file.take(MAX_SAVED_BYTES as u64).read_to_end(&mut text))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            text.clear();
+            let why = files::describe_at(&self.path, &error);
+            log::warn!("the saved peers cannot be read and will be replaced: {why}");
+        }
+        text
     }
 
     /// Replaces the content. Waits for the disk only before the program ends (`is_last`): after a power cut the file

@@ -52,11 +52,8 @@ impl<'s> Harvester<'s> {
         if !settings.peers.auto_harvest {
             return Ok(());
         }
-        if let Some(key) = boot_key {
-            self.unlock(key, confirmed)?;
-        }
-        let configured = settings.node.boot_key.iter().filter(|_| boot_key.is_none());
-        for key in configured.chain(&settings.peers.harvester_keys) {
+        let first = boot_key.or(settings.node.boot_key.as_ref());
+        for key in first.into_iter().chain(&settings.peers.harvester_keys) {
             self.unlock(key, confirmed)?;
         }
         Ok(())
