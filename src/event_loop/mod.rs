@@ -10,7 +10,7 @@ pub use self::helper::run_if_helper;
 pub use self::process::{forbid_core_dumps, memory_limit, uptime};
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mio::Token;
@@ -105,7 +105,7 @@ pub fn run(
         active: ActiveSettings::new(&settings, listed, cookie, reread),
         resolvers,
         readers,
-        saved_peers: SavedPeersFile::of(&settings.data),
+        saved_peers: SavedPeersFile { path: settings.data.join(PEERS_FILE), has_failed: false },
         progress: None,
         system,
     };
@@ -161,7 +161,12 @@ fn run_node<'s>(
     log_start: impl FnOnce(&Node<'_>),
 ) -> Result<End, CommandError> {
     store.durability().time_commits(process::uptime);
-    import_nemesis_block(&mut importer, settings, context.system)?;
+    // A store without the nemesis block gets it before any client is answered.
+    let time = context.system.network_time(&NetworkClock::new(settings.node.clock, (context.system.millis)()));
+    while importer.height() < Height::NEMESIS
+        && importer.step(time).map_err(CommandError::Import)? != ImportProgress::Done
+    {}
+    importer.commit()?;
     // The readers open the store in the data folder, and a new one is built beside that.
     let reads_ahead = settings.node.readers > 0 && importer.rebuild_target().is_none();
     let now = reactor.server.time;
@@ -292,20 +297,6 @@ impl RunContext<'_> {
     }
 }
 
-/// Imports and commits the nemesis block if the store has none, before any client is answered.
-fn import_nemesis_block(
-    importer: &mut BlockImporter<'_>,
-    settings: &Settings,
-    system: System,
-) -> Result<(), CommandError> {
-    let time = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));
-    while importer.height() < Height::NEMESIS
-        && importer.step(time).map_err(CommandError::Import)? != ImportProgress::Done
-    {}
-    importer.commit()?;
-    Ok(())
-}
-
 /// Logs what runs where while the store is rebuilt.
 fn log_rebuild(addresses: &Addresses) {
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
@@ -396,11 +387,6 @@ struct SavedPeersFile {
 }
 
 impl SavedPeersFile {
-    /// Creates the handle for a folder.
-    fn of(folder: &Path) -> SavedPeersFile {
-        SavedPeersFile { path: folder.join(PEERS_FILE), has_failed: false }
-    }
-
     /// Returns the content, cut to its maximum size; empty if it cannot be read.
     fn read(&self) -> Vec<u8> {
         let mut text = Vec::new();
@@ -450,7 +436,7 @@ mod tests {
     #[test]
     fn the_saved_peers_file_is_replaced_atomically_and_is_empty_if_unreadable() {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = SavedPeersFile::of(folder.path());
+        let mut file = SavedPeersFile { path: folder.path().join(PEERS_FILE), has_failed: false };
         assert_eq!(file.read(), b"");
         for (text, is_last) in [("one", false), ("two", true)] {
             file.write(text.as_bytes(), is_last);

@@ -134,16 +134,8 @@ impl Limits {
     /// Interval of the timeout checks: a timeout is late by at most a quarter of itself and at most a second (at least
     /// 10 ms).
     fn sweep_interval(&self) -> Duration {
-        let times = [
-            self.keep_alive,
-            self.request_time,
-            self.write_stall,
-            self.websocket_idle,
-            self.websocket_ping_timeout,
-            self.send_age,
-            self.linger,
-        ];
-        let shortest = times.into_iter().min().unwrap_or_default();
-        (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
+        let of_http = self.keep_alive.min(self.request_time).min(self.write_stall).min(self.linger);
+        let of_websockets = self.websocket_idle.min(self.websocket_ping_timeout).min(self.send_age);
+        (of_http.min(of_websockets) / 4).clamp(Duration::from_millis(10), Duration::from_secs(1))
     }
 }

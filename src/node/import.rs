@@ -166,7 +166,7 @@ impl<'s> Import<'s> {
             self.enqueue(block, ahead, now);
         }
         if is_idle {
-            self.take_queued(ahead);
+            self.submit_next(ahead);
         }
         !self.is_reading
     }
@@ -183,24 +183,22 @@ impl<'s> Import<'s> {
         self.queue.push_back(QueuedBlock { block, proof, rows });
     }
 
-    /// Takes the next block of the queue, if what its proof needs was read ahead.
-    fn take_queued(&mut self, ahead: &ReadAhead) -> Option<QueuedBlock> {
+    /// Takes the next block of the queue, if what its proof needs was read ahead: that of a download goes to the importer.
+    /// Returns whether there was one.
+    fn submit_next(&mut self, ahead: &ReadAhead) -> bool {
         self.is_reading = self.queue.front().is_some_and(|next| ahead.is_reading(next.proof));
-        let next = self.queue.pop_front_if(|_| !self.is_reading)?;
+        let Some(next) = self.queue.pop_front_if(|_| !self.is_reading) else { return false };
         self.rows = next.rows;
-        Some(next)
+        if let Some(block) = next.block {
+            self.importer.submit_block(*block);
+        }
+        true
     }
 
     /// Returns whether the block in progress is proven and waits until what its execution needs was read ahead.
     fn waits_for_rows(&mut self, ahead: &ReadAhead) -> bool {
         self.is_reading = self.importer.begins_execution() && ahead.is_reading(self.rows);
         self.is_reading
-    }
-
-    /// Takes the next block of a download, if what its proof needs was read ahead. Returns whether there was one.
-    fn submit_next(&mut self, ahead: &ReadAhead) -> bool {
-        let block = self.take_queued(ahead).and_then(|next| next.block);
-        block.map(|block| self.importer.submit_block(*block)).is_some()
     }
 
     /// Forgets the blocks in the queue and what is read ahead.

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::{Node, read_ahead};
+use super::Node;
+use super::read_ahead::MAX_WAITING_BYTES;
 use crate::api::routes::Method;
 use crate::api::{self, ROUTES, routes};
 use crate::mempool;
@@ -262,7 +263,7 @@ impl Node<'_> {
     /// Returns the usage of every collection that outsiders can grow and that has its own limit: of the mempool, the
     /// block processor and the peer layer.
     pub fn limit_usage(&self) -> Vec<LimitUsage> {
-        let Node { mempool, events, .. } = self;
+        let Node { mempool, events, read_ahead: ahead, .. } = self;
         let mut usage = vec![
             LimitUsage::new(
                 "unconfirmed transactions",
@@ -274,11 +275,7 @@ impl Node<'_> {
             LimitUsage::new("bytes of blocks and changes for events", events.bytes(), api::events::MAX_BYTES),
             LimitUsage::new("bytes of cached responses", self.api.cache.bytes(), api::MAX_CACHED_BYTES),
             LimitUsage::new("bytes of kept lists", self.api.kept_lists.bytes(), api::MAX_LIST_BYTES),
-            LimitUsage::new(
-                "bytes of requests that wait for the disk",
-                self.read_ahead.waiting_bytes(),
-                read_ahead::MAX_WAITING_BYTES,
-            ),
+            LimitUsage::new("bytes of requests that wait for the disk", ahead.waiting_bytes(), MAX_WAITING_BYTES),
             LimitUsage::new("cached results of transactions", mempool.remembered_results(), mempool::MAX_RESULTS),
         ];
         usage.extend(self.block_processor.limit_usage());

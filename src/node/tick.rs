@@ -68,17 +68,11 @@ impl Node<'_> {
 
     /// Runs the next part of a tick.
     fn run_part(&mut self, budget: u32, now: Now, effects: &mut dyn Effects) {
-        let (can_read, can_write) = (&self.read_backoff, &self.write_backoff);
-        let [can_read, can_write] = [can_read, can_write].map(|backoff| now.monotonic >= backoff.retry_at);
+        let can_read = now.monotonic >= self.read_backoff.retry_at;
+        let can_write = now.monotonic >= self.write_backoff.retry_at;
         let (result, backoff) = match self.tick_parts[0] {
             TickPart::Chain if can_read && can_write => (self.change_chain(budget, now), &mut self.write_backoff),
-            TickPart::News if can_read => {
-                let result = self.work(budget, now, effects);
-                if result.is_ok() {
-                    self.read_backoff.record_no_failure(now.monotonic);
-                }
-                (result, &mut self.read_backoff)
-            }
+            TickPart::News if can_read => (self.work(budget, now, effects), &mut self.read_backoff),
             TickPart::Verification if can_read => {
                 let result = self.verification.work(&self.chain.reader, &mut self.read_ahead, now.monotonic);
                 (result, &mut self.read_backoff)
@@ -112,6 +106,7 @@ impl Node<'_> {
                 effects.resume(connection);
             }
         }
+        self.read_backoff.record_no_failure(now.monotonic);
         Ok(())
     }
 

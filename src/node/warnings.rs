@@ -101,7 +101,7 @@ impl Node<'_> {
         let (harvester, byte) = (&self.harvester, self.chain.network.byte);
         let signed_by = |replaced: &ReplacedBlock| Address::from_public_key(&replaced.signer, byte);
         let is_own = |replaced: &ReplacedBlock| {
-            harvester.has_harvested(&replaced.hash) || harvester.unlocked.contains(&signed_by(replaced))
+            harvester.recent_hashes.contains(&replaced.hash) || harvester.unlocked.contains(&signed_by(replaced))
         };
         let Some(reorg) = Reorg::of(chain_update, time, is_own) else { return };
         let mut harvesters: Vec<_> = reorg.replaced.iter().map(signed_by).collect();

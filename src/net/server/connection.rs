@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::client_table::TokenBucket;
 use crate::net::Limits;
-use crate::net::http::{Gzip, Request, RequestReader, Response};
+use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
 use crate::net::service::{Client, ConnectionId, Message, Progress};
 use crate::net::socket::{MAX_UNSENT, Readiness, RecvBuffer, SHORT_IS_EXHAUSTED, SendQueue, Socket};
 use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
@@ -30,10 +30,8 @@ pub(super) enum Closing {
 pub(super) enum Timeout {
     /// Drop the connection; nothing can be sent.
     Drop,
-    /// The request is not complete in time.
-    SlowRequest,
-    /// The service has not answered in time.
-    SlowResponse,
+    /// The request is not complete, or not answered, in time.
+    Reject(HttpError),
     /// The websocket was idle for too long.
     IdleWebSocket,
     /// The websocket's client does not take its messages.
@@ -381,6 +379,11 @@ impl<S: Socket> Connection<S> {
         Ok(())
     }
 
+    /// Returns how it ends if the service does not answer: a part of a response may be pending.
+    pub fn without_answer(&self) -> Timeout {
+        if self.output.is_empty() { Timeout::Reject(HttpError::OVERLOADED) } else { Timeout::Drop }
+    }
+
     /// Returns the timeout that has expired at `now`, if any.
     pub fn expired_timeout(&self, now: Duration, limits: &Limits) -> Option<Timeout> {
         let exceeds = |since: Duration, limit| now.saturating_sub(since) >= limit;
@@ -408,12 +411,12 @@ impl<S: Socket> Connection<S> {
         }
         let (since, limit, timeout) = match (self.progress, self.request_since) {
             (Progress::Yield | Progress::Suspended, _) => {
-                (self.last_active, limits.request_time, Timeout::SlowResponse)
+                (self.last_active, limits.request_time, self.without_answer())
             }
             (Progress::Queued | Progress::Streaming, _) => {
-                (self.last_active, limits.websocket_idle, Timeout::SlowResponse)
+                (self.last_active, limits.websocket_idle, self.without_answer())
             }
-            (Progress::Done, Some(since)) => (since, limits.request_time, Timeout::SlowRequest),
+            (Progress::Done, Some(since)) => (since, limits.request_time, Timeout::Reject(HttpError::TOO_SLOW)),
             (Progress::Done, None) => (self.last_active, limits.keep_alive, Timeout::Drop),
         };
         exceeds(since, limit).then_some(timeout)

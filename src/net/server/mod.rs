@@ -282,7 +282,8 @@ impl<S: Socket> Server<S> {
                 let id = connection.id;
                 self.close(id, 1001, "");
             } else if connection.progress == Progress::Streaming {
-                self.handle_timeout(slot, Timeout::SlowResponse);
+                let end = connection.without_answer();
+                self.handle_timeout(slot, end);
             } else if matches!(protocol, Some(Protocol::Http(reader)) if !reader.is_partial()) {
                 connection.closing = Closing::AfterOutput;
                 self.mark_dirty(slot);
@@ -349,9 +350,7 @@ impl<S: Socket> Server<S> {
                 connection.ping(self.time.monotonic);
                 self.mark_dirty(slot);
             }
-            Timeout::SlowRequest => self.reject(slot, HttpError::TOO_SLOW),
-            Timeout::SlowResponse if connection.output.is_empty() => self.reject(slot, HttpError::OVERLOADED),
-            Timeout::SlowResponse => self.remove(slot),
+            Timeout::Reject(error) => self.reject(slot, error),
             Timeout::IdleWebSocket => {
                 let limit = self.limits.websocket_idle.as_millis();
                 let reason = format!("Idle timeout expired: {limit}/{limit} ms");
