@@ -190,7 +190,7 @@ fn run_node<'s>(
         node.read_ahead.enable(process::memory_limit(), now.monotonic);
     }
     log_start(&node);
-    if run_loop(reactor, &mut node, &mut disk, context)? == End::Rebuilt {
+    if context.run_loop(reactor, &mut node, &mut disk)? == End::Rebuilt {
         return Ok(End::Rebuilt);
     }
     log::info!("stopping");
@@ -205,57 +205,57 @@ fn run_node<'s>(
     Ok(End::Stopped)
 }
 
-/// Runs the loop until a signal or a client stops the node, or its store is rebuilt.
-fn run_loop(
-    reactor: &mut Reactor,
-    node: &mut Node<'_>,
-    disk: &mut DiskSync<'_>,
-    context: &mut RunContext<'_>,
-) -> Result<End, CommandError> {
-    let mut units = INITIAL_UNITS;
-    let poll_timeout = context.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
-    // A node that needs no peer's answer first joins its network before it answers any client.
-    let mut elapsed = reactor.tick(node, units, Duration::ZERO);
-    loop {
-        context.systemd.notify_ready();
-        context.systemd.notify_alive(reactor.server.time.monotonic, || node.status_line());
-        let max_wait = poll_timeout.min(context.readers.max_wait());
-        let ready = reactor.poll(max_wait, node).map_err(CommandError::System)?;
-        if ready[disk_sync::TOKEN.0] {
-            disk.read_answers();
-        }
-        let now = reactor.server.time.monotonic;
-        context.readers.work(&mut node.read_ahead, now);
-        elapsed = reactor.tick(node, units, elapsed);
-        let now = reactor.server.time.monotonic;
-        disk.request_sync(now);
-        node.disk_asked_at = disk.helper.asked_at();
-        context.resolvers.work(&mut reactor.server.fetcher.names, now);
-        if reactor.has_work() {
-            units = next_units(units, elapsed);
-        }
-        context.show_progress(node.block_progress(), reactor.server.time.monotonic);
-        if let Some(text) = node.peers_to_save(reactor.server.time, false) {
-            context.saved_peers.write(&text, false);
-        }
-        log::logger().flush();
-        if let Some(failure) = node.store_failure() {
-            return Err(failure.into());
-        }
-        if let Some(failure) = node.rebuild_failure.take() {
-            return Err(failure.into());
-        }
-        let is_stopped = ready[SIGNALS.0] && context.handle_signals(reactor, node);
-        if is_stopped || node.is_shutdown_due(reactor.server.time) {
-            return Ok(End::Stopped);
-        }
-        if node.is_rebuilt() {
-            return Ok(End::Rebuilt);
+impl RunContext<'_> {
+    /// Runs the loop until a signal or a client stops the node, or its store is rebuilt.
+    fn run_loop(
+        &mut self,
+        reactor: &mut Reactor,
+        node: &mut Node<'_>,
+        disk: &mut DiskSync<'_>,
+    ) -> Result<End, CommandError> {
+        let mut units = INITIAL_UNITS;
+        let poll_timeout = self.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
+        // A node that needs no peer's answer first joins its network before it answers any client.
+        let mut elapsed = reactor.tick(node, units, Duration::ZERO);
+        loop {
+            self.systemd.notify_ready();
+            self.systemd.notify_alive(reactor.server.time.monotonic, || node.status_line());
+            let max_wait = poll_timeout.min(self.readers.max_wait());
+            let ready = reactor.poll(max_wait, node).map_err(CommandError::System)?;
+            if ready[disk_sync::TOKEN.0] {
+                disk.read_answers();
+            }
+            let now = reactor.server.time.monotonic;
+            self.readers.work(&mut node.read_ahead, now);
+            elapsed = reactor.tick(node, units, elapsed);
+            let now = reactor.server.time.monotonic;
+            disk.request_sync(now);
+            node.disk_asked_at = disk.helper.asked_at();
+            self.resolvers.work(&mut reactor.server.fetcher.names, now);
+            if reactor.has_work() {
+                units = next_units(units, elapsed);
+            }
+            self.show_progress(node.block_progress(), reactor.server.time.monotonic);
+            if let Some(text) = node.peers_to_save(reactor.server.time, false) {
+                self.saved_peers.write(&text, false);
+            }
+            log::logger().flush();
+            if let Some(failure) = node.store_failure() {
+                return Err(failure.into());
+            }
+            if let Some(failure) = node.rebuild_failure.take() {
+                return Err(failure.into());
+            }
+            let is_stopped = ready[SIGNALS.0] && self.handle_signals(reactor, node);
+            if is_stopped || node.is_shutdown_due(reactor.server.time) {
+                return Ok(End::Stopped);
+            }
+            if node.is_rebuilt() {
+                return Ok(End::Rebuilt);
+            }
         }
     }
-}
 
-impl RunContext<'_> {
     /// Shows the progress of an import or a download, and a summary when it ends.
     fn show_progress(&mut self, current: Option<BlockProgress>, now: Duration) {
         let now = now.as_millis() as u64;

@@ -127,12 +127,7 @@ pub struct ActiveSettings<'a> {
 
 impl<'a> ActiveSettings<'a> {
     /// Creates it from the settings at startup.
-    pub fn new(
-        settings: &Settings,
-        listed: Vec<ListedPeer>,
-        cookie: LocalCookie,
-        reader: SettingsReader<'a>,
-    ) -> ActiveSettings<'a> {
+    pub fn new(settings: &Settings, listed: Vec<ListedPeer>, cookie: LocalCookie, reader: SettingsReader<'a>) -> Self {
         let addresses = resolve_local(settings);
         ActiveSettings { reader, settings: settings.without_secrets(), addresses, cookie, listed }
     }

@@ -173,11 +173,8 @@ impl WsConnection {
     /// Takes one frame from the buffer.
     fn step(&mut self, out: &mut Vec<u8>) -> Result<Step, Violation> {
         let mut cursor = Cursor::new(self.buffer.unread());
-        let (header, length) = match FrameHeader::parse(&mut cursor) {
-            Ok(Some(parsed)) => parsed,
-            Ok(None) => return Ok(Step::Wait),
-            Err(_) => return Err(protocol("Unknown opcode")),
-        };
+        let parsed = FrameHeader::parse(&mut cursor).map_err(|_| protocol("Unknown opcode"))?;
+        let Some((header, length)) = parsed else { return Ok(Step::Wait) };
         let header_length = usize::try_from(cursor.position()).unwrap_or(usize::MAX);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let is_text = self.check(&header, length)?;

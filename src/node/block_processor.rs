@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::read_ahead::{AheadTicket, ReadAhead};
-use crate::chain::ChainSnapshot;
 use crate::chain::harvest::Harvested;
 use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, StakeCache, Verified, check_pushed, pushed_branch};
 use crate::codec::block::EncodedTransactions;
@@ -19,7 +18,7 @@ use crate::peer::io::{FetchedBlocks, Now};
 use crate::peer::{LimitUsage, Pusher};
 use crate::quota::{Owner, Quota};
 use crate::rules::{Rejection, RuleResult, ValidationResult, is_in_future};
-use crate::store::{Store, StoreError, stored_header, tip};
+use crate::store::{Snapshot, Store, StoreError, stored_header, tip};
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -76,6 +75,9 @@ pub struct ProcessedBlocks {
     /// The chain update, if the blocks changed our chain.
     pub chain_update: Option<ChainUpdate>,
 }
+
+/// Result of a step: the processed blocks, once their result is known.
+type Processed = Result<Option<ProcessedBlocks>, StoreError>;
 
 /// The block processor.
 pub struct BlockProcessor<'s> {
@@ -240,7 +242,7 @@ impl<'s> BlockProcessor<'s> {
         &mut self,
         block: Block,
         by: Pusher,
-        confirmed: &ChainSnapshot<'_>,
+        snapshot: &Snapshot<'_>,
         now: Duration,
     ) -> Result<bool, Rejection> {
         let encoded = block.encode_transactions();
@@ -249,7 +251,7 @@ impl<'s> BlockProcessor<'s> {
         if !self.is_new(&hash, now) {
             return Ok(false);
         }
-        let checked = check_pushed(&block, &encoded, confirmed.snapshot, self.network, &mut self.verifier);
+        let checked = check_pushed(&block, &encoded, snapshot, self.network, &mut self.verifier);
         if checked.as_ref().is_err_and(|rejection| !matches!(rejection, Rejection::Store(_))) {
             self.recent_results.insert(hash, now);
         }
@@ -287,7 +289,7 @@ impl<'s> BlockProcessor<'s> {
         result.map_err(|error| (error, pulled_from.filter(|_| self.validating.is_none())))
     }
 
-    fn start_pushed(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StoreError> {
+    fn start_pushed(&mut self, now: Now) -> Processed {
         let Some(number) = self.next_pushed(now.network) else { return Ok(None) };
         self.quota.release(number, now.monotonic);
         let Some(mut pushed) = self.queue.remove(&number) else { return Ok(None) };
@@ -298,11 +300,7 @@ impl<'s> BlockProcessor<'s> {
     }
 
     /// Begins to validate a branch, or rejects what is none.
-    fn begin(
-        &mut self,
-        branch: Result<CandidateBranch<'s>, Rejection>,
-        origin: BlockOrigin,
-    ) -> Result<Option<ProcessedBlocks>, StoreError> {
+    fn begin(&mut self, branch: Result<CandidateBranch<'s>, Rejection>, origin: BlockOrigin) -> Processed {
         match branch {
             Ok(branch) => self.validating = Some((Box::new(branch), origin)),
             Err(Rejection::Store(error)) => return Err(error),
@@ -312,12 +310,7 @@ impl<'s> BlockProcessor<'s> {
     }
 
     /// Decodes one block. When all are decoded and our tip is still the compared one, validation starts.
-    fn decode_next(
-        &mut self,
-        mut pulled: Box<FetchedBlocks>,
-        mut read: Vec<Block>,
-        now: Timestamp,
-    ) -> Result<Option<ProcessedBlocks>, StoreError> {
+    fn decode_next(&mut self, mut pulled: Box<FetchedBlocks>, mut read: Vec<Block>, now: Timestamp) -> Processed {
         let origin = BlockOrigin::Pulled(pulled.from);
         match pulled.blocks.next(Context::of(self.network)) {
             // Our clock may be slow: the peer is not blamed, and the blocks before are used.
@@ -365,12 +358,7 @@ impl<'s> BlockProcessor<'s> {
         Ok(ours.hash == block.hash())
     }
 
-    fn validate(
-        &mut self,
-        mut branch: Box<CandidateBranch<'s>>,
-        origin: BlockOrigin,
-        now: Timestamp,
-    ) -> Result<Option<ProcessedBlocks>, StoreError> {
+    fn validate(&mut self, mut branch: Box<CandidateBranch<'s>>, origin: BlockOrigin, now: Timestamp) -> Processed {
         let outcome = match branch.step(now, &mut self.stakes) {
             Ok(Some(outcome)) => outcome,
             Ok(None) => {

@@ -139,13 +139,8 @@ impl RequestReader {
     /// Reads on. Returns whether a request is complete, which [`request`](Self::request) then returns. `route` is called for
     /// its method and path when its head is complete.
     pub fn advance(&mut self, route: impl Fn(&str, &str) -> MatchedRoute) -> Result<bool, HttpError> {
-        match self.read(route) {
-            Ok(()) => Ok(matches!(self.stage, Stage::Complete { .. })),
-            Err(error) => {
-                self.stage = Stage::Rejected(error);
-                Err(error)
-            }
-        }
+        self.read(route).inspect_err(|error| self.stage = Stage::Rejected(*error))?;
+        Ok(matches!(self.stage, Stage::Complete { .. }))
     }
 
     /// Returns the complete request, until [`finish_request`](Self::finish_request).
@@ -186,10 +181,7 @@ impl RequestReader {
     /// Returns whether to send `100 Continue` now because the client waits for it before sending the body. True at most
     /// once per request.
     pub fn take_continue(&mut self) -> bool {
-        match &mut self.stage {
-            Stage::Body { continue_due, .. } => mem::take(continue_due),
-            _ => false,
-        }
+        if let Stage::Body { continue_due, .. } = &mut self.stage { mem::take(continue_due) } else { false }
     }
 
     /// Returns the number of chunks read since the last call.
@@ -292,9 +284,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
             });
         }
     };
-    let (method, target, version) = match (parsed.method, parsed.path, parsed.version) {
-        (Some(method), Some(target), Some(version)) => (method, target, version),
-        _ => return Err(MALFORMED),
+    let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
+        return Err(MALFORMED);
     };
     let fields = Fields::of(parsed.headers, version == 0)?;
     let method_start = empty_lines(window);
@@ -540,9 +531,7 @@ impl ChunkedBody {
     fn step(&mut self, bytes: &mut [u8], at: usize, body_limit: usize) -> Result<Option<usize>, HttpError> {
         match self.phase {
             Phase::SizeLine => {
-                let Some(line) = line_at(bytes, at, SIZE_LINE_LIMIT, BAD_CHUNK)? else {
-                    return Ok(None);
-                };
+                let Some(line) = line_at(bytes, at, SIZE_LINE_LIMIT, BAD_CHUNK)? else { return Ok(None) };
                 let (size, extension) = chunk_size(line).ok_or(BAD_CHUNK)?;
                 let next = at + line.len() + 2;
                 self.chunks = self.chunks.saturating_add(1);
