@@ -8,7 +8,6 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use zeroize::Zeroizing;
 
@@ -71,12 +70,14 @@ impl LocalCookie {
     pub fn find(folder: &Path, port: u16) -> Result<LocalCookie, String> {
         let fitting = |folder: &Path| LocalCookie::read(folder).ok().filter(|(_, cookie)| cookie.port() == Some(port));
         let own = fitting(folder);
-        // The folders beside it may belong to others, or to a disk that does not answer.
-        if let Some((_, cookie)) = own.as_ref().filter(|(file, _)| is_of_running_node(file)) {
+        // A running node holds the lock. The folders beside its own may belong to others, or to a disk that does not answer.
+        let is_running = |file: &File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        if let Some((_, cookie)) = own.as_ref().filter(|(file, _)| is_running(file)) {
             return Ok(cookie.clone());
         }
         let beside = folder.parent().into_iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten().flatten();
         let found = beside.filter_map(|entry| fitting(&entry.path())).chain(own);
+        let written = |file: &File| file.metadata().and_then(|found| found.modified()).ok();
         let last = found.max_by_key(|(file, _)| written(file)).map(|(_, cookie)| cookie);
         last.ok_or_else(|| {
             let file = folder.join(FILE).display().to_string();
@@ -92,15 +93,6 @@ impl LocalCookie {
             }
         })
     }
-}
-
-/// Returns whether the node that has written a file still runs: it holds the lock.
-fn is_of_running_node(file: &File) -> bool {
-    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
-}
-
-fn written(file: &File) -> Option<SystemTime> {
-    file.metadata().and_then(|found| found.modified()).ok()
 }
 
 /// The file with the secret of a running node; dropping it removes the file.
@@ -133,6 +125,8 @@ impl Drop for CookieFile {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
+
+    use std::time::SystemTime;
 
     use super::*;
 

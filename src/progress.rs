@@ -93,7 +93,12 @@ impl ProgressMeter {
         }
         self.last_line = now;
         let line = self.line(now, progress);
-        self.sample(now, progress);
+        if self.recent.back().is_none_or(|last| now >= last.at.saturating_add(SAMPLE_INTERVAL)) {
+            if self.recent.len() == MAX_SAMPLES {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(Sample::new(now, progress));
+        }
         Some(match self.style {
             Style::Terminal { width } => self.rewrite(&fit(line, width.max(MIN_WIDTH) - 1)),
             Style::Log => fit(line, usize::MAX),
@@ -123,16 +128,6 @@ impl ProgressMeter {
         text
     }
 
-    fn sample(&mut self, now: u64, progress: &Progress) {
-        if self.recent.back().is_some_and(|last| now < last.at.saturating_add(SAMPLE_INTERVAL)) {
-            return;
-        }
-        if self.recent.len() == MAX_SAMPLES {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(Sample::new(now, progress));
-    }
-
     /// Returns the parts of the line: height, percentage, rate and time left, as far as they are known.
     fn line(&self, now: u64, progress: &Progress) -> Vec<String> {
         let from = self.recent.front().unwrap_or(&self.start);
@@ -147,29 +142,19 @@ impl ProgressMeter {
             let left = u128::from(all.saturating_sub(done)) * u128::from(passed) / u128::from(speed);
             Some(format!("{} left", Time(u64::try_from(left).unwrap_or(u64::MAX))))
         });
-        let percent = work.and_then(percent).map(|percent| format!("{percent} %"));
+        let percent = work.and_then(|(done, all)| (u128::from(done.min(all)) * 100).checked_div(u128::from(all)));
+        let percent = percent.map(|percent| format!("{percent} %"));
         let rate = rate(progress.height.saturating_sub(from.height), passed);
         [Some(height), percent, rate, left].into_iter().flatten().collect()
     }
 }
 
-fn percent((done, all): (u64, u64)) -> Option<u64> {
-    let percent = (u128::from(done.min(all)) * 100).checked_div(u128::from(all))?;
-    u64::try_from(percent).ok()
-}
-
 /// Joins the parts of a line. When space is short, the parts after the first are dropped in their order.
 fn fit(mut parts: Vec<String>, width: usize) -> String {
-    loop {
-        let text = parts.join("  ");
-        if text.chars().count() <= width {
-            return text;
-        }
-        if parts.len() == 1 {
-            return text.chars().take(width).collect();
-        }
+    while parts.len() > 1 && parts.join("  ").chars().count() > width {
         parts.remove(1);
     }
+    parts.join("  ").chars().take(width).collect()
 }
 
 /// Formats blocks per second; `None` if no time has passed.

@@ -185,7 +185,7 @@ impl Harness {
     fn new(limits: Limits) -> Harness {
         let fetcher = Fetcher::new(FetchLimits::default(), 0);
         let server = Server::new(limits.clone(), fetcher, Box::new(|| Duration::ZERO));
-        let service = FuzzService::new(&limits, server.shared_bytes_counter());
+        let service = FuzzService::new(&limits, server.shared_bytes.clone());
         let figures = Costs::default();
         Harness {
             server,
@@ -295,7 +295,7 @@ impl Harness {
     fn pass(&mut self, time: Duration) {
         self.running += time;
         let moment = LoopTime { unix_millis: self.running.as_millis() as i64, monotonic: self.running };
-        self.server.set_time(moment);
+        self.server.time = moment;
     }
 
     fn serve(&mut self, times: usize) {
@@ -326,7 +326,7 @@ impl Harness {
         // A disconnect that is not reported yet makes the difference.
         assert!(stats.websockets <= self.service.websockets());
         assert!(stats.accepted + stats.rejected >= self.client_connections.len() as u64);
-        let shared = self.server.shared_bytes_counter().held_bytes();
+        let shared = self.server.shared_bytes.held_bytes();
         self.costs.max_held = self.costs.max_held.max(stats.buffered_bytes);
         self.costs.max_shared = self.costs.max_shared.max(shared);
     }
@@ -380,7 +380,7 @@ impl Harness {
         self.check();
         assert_eq!(self.service.websockets(), 0, "every websocket was reported");
         assert!(!self.service.has_work(), "so was every request that was not answered");
-        assert_eq!(self.server.shared_bytes_counter().held_bytes(), 0);
+        assert_eq!(self.server.shared_bytes.held_bytes(), 0);
         let Stats { connections, websockets, buffered_bytes, clients: callers, .. } = self.server.stats();
         assert_eq!((connections, websockets, buffered_bytes, callers), (0, 0, 0, 0), "nothing is left");
     }
@@ -424,7 +424,7 @@ fn count_handled(bytes: &[u8], visitor: &ConnectionRecord) -> (usize, usize) {
 }
 
 fn messages(bytes: &[u8]) -> usize {
-    let (mut websocket, mut out) = (WsConnection::new(), Vec::new());
+    let (mut websocket, mut out) = (WsConnection::default(), Vec::new());
     websocket.receive(bytes);
     let mut messages = 0;
     while let Some(event) = websocket.next_event(&mut out) {

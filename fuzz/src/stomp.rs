@@ -81,7 +81,7 @@ impl Effects for FuzzClient {
         assert!(self.open.contains(&socket) && !self.closed.contains(&socket), "sent to nobody");
         let body = message.body.map_or(&[][..], |body| body);
         check_sent(&[message.head, body, message.tail].concat());
-        self.bytes += message.len();
+        self.bytes += message.bytes();
         self.messages += 1;
         Ok(())
     }

@@ -48,7 +48,7 @@ impl Server {
     fn new(with_handshake: bool) -> Server {
         Server {
             reader: with_handshake.then(|| RequestReader::new(64)),
-            websocket: WsConnection::new(),
+            websocket: WsConnection::default(),
             events: Vec::new(),
             out: Vec::new(),
         }

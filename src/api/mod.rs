@@ -331,7 +331,7 @@ fn begin(
 fn respond_without_route(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let request = context.request;
     match PathRoutes::find(context.path, context.is_at_metrics_listener()) {
-        Err(MalformedPath) => HttpError::Malformed("Bad Request").fill_response(context.response.response),
+        Err(MalformedPath) => HttpError::malformed("Bad Request").fill_response(context.response.response),
         Ok(None) if matches!(request.method, "GET" | "POST" | "HEAD") => context.response.container_error(404),
         Ok(None) => context.response.response.status = 404,
         Ok(Some(routes)) if request.method == "OPTIONS" => {

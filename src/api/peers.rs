@@ -12,7 +12,7 @@ use crate::chain::{Reorg, ReorgLog};
 use crate::codec::Encoder;
 use crate::model::{Address, Height, NetworkByte};
 use crate::net::service::{ConnectionId, Progress};
-use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry, State};
+use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry};
 use crate::peer::wire::{List, Score};
 use crate::peer::{Manager, UnidentifiedPeer};
 
@@ -146,7 +146,7 @@ impl PeersReport<'_, '_> {
         sink.string("address", Some(address.as_str()));
         sink.object("node", |sink| peer.info.write(sink));
         sink.string("ip", peer.ip.map(|ip| ip.to_string()).as_deref());
-        sink.string("state", Some(state(peer.state)));
+        sink.string("state", Some(peer.state.name()));
         sink.i32("isListed", i32::from(peer.is_listed));
         sink.optional("height", peer.height, |sink, height| height.write(sink));
         sink.optional("score", peer.score, |sink, score| Score(score).write(sink));
@@ -178,7 +178,7 @@ impl PeersReport<'_, '_> {
 
     fn write_last_failure(&self, sink: &mut impl Encoder, failure: Option<&LastFailure>) {
         sink.optional("lastFailure", failure, |sink, LastFailure { at, error }| {
-            sink.string("state", Some(state(error.kind)));
+            sink.string("state", Some(error.kind.name()));
             sink.string("reason", Some(&error.reason));
             self.write_ago(sink, *at);
         });
@@ -186,16 +186,6 @@ impl PeersReport<'_, '_> {
 
     fn write_ago(&self, sink: &mut impl Encoder, at: Duration) {
         sink.u64("secondsAgo", self.node.now.monotonic.saturating_sub(at).as_secs());
-    }
-}
-
-fn state(state: State) -> &'static str {
-    match state {
-        State::Untried => "untried",
-        State::Active => "active",
-        State::Busy => "busy",
-        State::Inactive => "inactive",
-        State::Failure => "failure",
     }
 }
 

@@ -4,14 +4,13 @@ mod disk_sync;
 mod helper;
 mod process;
 mod reader;
-mod resolver;
 mod settings;
 
 pub use self::helper::run_if_helper;
 pub use self::process::{forbid_core_dumps, memory_limit, uptime};
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use mio::Token;
@@ -19,9 +18,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
 
 use self::disk_sync::DiskSync;
+use self::helper::Resolvers;
 use self::process::SystemdNotifier;
 use self::reader::Readers;
-use self::resolver::Resolvers;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
 use crate::clock::{NetworkClock, System};
@@ -95,16 +94,18 @@ pub fn run(
     }
     let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes(system)?);
     let _cookie_file = write_cookie(&settings, &cookie);
-    let resolvers = Resolvers::new(reactor.registry()).map_err(CommandError::System)?;
-    let readers =
-        Readers::new(settings.node.readers, &settings.data, reactor.registry()).map_err(CommandError::System)?;
+    let registry = reactor.registry();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(CommandError::System)?;
+    registry.register(&mut signals, SIGNALS, mio::Interest::READABLE).map_err(CommandError::System)?;
+    let resolvers = Resolvers::new(registry).map_err(CommandError::System)?;
+    let readers = Readers::new(settings.node.readers, &settings.data, registry).map_err(CommandError::System)?;
     let mut context = RunContext {
-        signals: signals(&reactor)?,
+        signals,
         systemd: SystemdNotifier::from_env(),
         active: ActiveSettings::new(&settings, listed, cookie, reread),
         resolvers,
         readers,
-        saved_peers: SavedPeersFile::of(&settings.data),
+        saved_peers: SavedPeersFile { path: settings.data.join(PEERS_FILE), has_failed: false },
         progress: None,
         system,
     };
@@ -160,17 +161,22 @@ fn run_node<'s>(
     log_start: impl FnOnce(&Node<'_>),
 ) -> Result<End, CommandError> {
     store.durability().time_commits(process::uptime);
-    import_nemesis_block(&mut importer, settings, context.system)?;
+    // A store without the nemesis block gets it before any client is answered.
+    let time = context.system.network_time(&NetworkClock::new(settings.node.clock, (context.system.millis)()));
+    while importer.height() < Height::NEMESIS
+        && importer.step(time).map_err(CommandError::Import)? != ImportProgress::Done
+    {}
+    importer.commit()?;
     // The readers open the store in the data folder, and a new one is built beside that.
     let reads_ahead = settings.node.readers > 0 && importer.rebuild_target().is_none();
-    let now = reactor.time();
+    let now = reactor.server.time;
     let mut disk = DiskSync::start(store, reactor.registry(), now.monotonic).map_err(CommandError::System)?;
     let seed = random_bytes(context.system)?;
     let start = Start {
         now,
         seed: &seed,
         local: context.active.local(),
-        shared: reactor.shared_bytes_counter(),
+        shared: reactor.server.shared_bytes.clone(),
         import: Some(Import::new(importer)),
         listed: context.active.listed.clone(),
         saved: context.saved_peers.read(),
@@ -179,17 +185,17 @@ fn run_node<'s>(
     // They may have been reloaded while the store was rebuilt.
     node.reload(&context.active.settings, context.active.local(), Vec::new());
     (node.memory, node.reads_from_disk) = (process::memory, process::reads_from_disk);
-    (node.monotonic, node.peer_connections) = (process::uptime, reactor.max_fetches());
+    (node.monotonic, node.peer_connections) = (process::uptime, reactor.server.fetcher.tokens().len());
     if reads_ahead {
         node.read_ahead.enable(process::memory_limit(), now.monotonic);
     }
     log_start(&node);
-    if run_loop(reactor, &mut node, &mut disk, context)? == End::Rebuilt {
+    if context.run_loop(reactor, &mut node, &mut disk)? == End::Rebuilt {
         return Ok(End::Rebuilt);
     }
     log::info!("stopping");
     context.systemd.notify_stopping();
-    if let Some(text) = node.peers_to_save(reactor.time(), true) {
+    if let Some(text) = node.peers_to_save(reactor.server.time, true) {
         context.saved_peers.write(&text, true);
     }
     // The node waits for the disk itself from now on.
@@ -199,67 +205,57 @@ fn run_node<'s>(
     Ok(End::Stopped)
 }
 
-/// Registers the signals that the program handles.
-fn signals(reactor: &Reactor) -> Result<Signals, CommandError> {
-    let register = || {
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
-        reactor.registry().register(&mut signals, SIGNALS, mio::Interest::READABLE)?;
-        Ok(signals)
-    };
-    register().map_err(CommandError::System)
-}
-
-/// Runs the loop until a signal or a client stops the node, or its store is rebuilt.
-fn run_loop(
-    reactor: &mut Reactor,
-    node: &mut Node<'_>,
-    disk: &mut DiskSync<'_>,
-    context: &mut RunContext<'_>,
-) -> Result<End, CommandError> {
-    let mut units = INITIAL_UNITS;
-    let poll_timeout = context.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
-    // A node that needs no peer's answer first joins its network before it answers any client.
-    let mut elapsed = reactor.tick(node, units, Duration::ZERO);
-    loop {
-        context.systemd.notify_ready();
-        context.systemd.notify_alive(reactor.time().monotonic, || node.status_line());
-        let max_wait = poll_timeout.min(context.readers.max_wait());
-        let ready = reactor.poll(max_wait, node).map_err(CommandError::System)?;
-        if ready.is_ready(disk_sync::TOKEN) {
-            disk.read_answers();
-        }
-        let now = reactor.time().monotonic;
-        context.readers.work(&mut node.read_ahead, now);
-        elapsed = reactor.tick(node, units, elapsed);
-        let now = reactor.time().monotonic;
-        disk.request_sync(now);
-        node.disk_asked_at = disk.asked_at();
-        context.resolvers.work(reactor.names(), now);
-        if reactor.has_work() {
-            units = next_units(units, elapsed);
-        }
-        context.show_progress(node.block_progress(), reactor.time().monotonic);
-        if let Some(text) = node.peers_to_save(reactor.time(), false) {
-            context.saved_peers.write(&text, false);
-        }
-        log::logger().flush();
-        if let Some(failure) = node.store_failure() {
-            return Err(failure.into());
-        }
-        if let Some(failure) = node.rebuild_failure.take() {
-            return Err(failure.into());
-        }
-        let is_stopped = ready.is_ready(SIGNALS) && context.handle_signals(reactor, node);
-        if is_stopped || node.is_shutdown_due(reactor.time()) {
-            return Ok(End::Stopped);
-        }
-        if node.is_rebuilt() {
-            return Ok(End::Rebuilt);
+impl RunContext<'_> {
+    /// Runs the loop until a signal or a client stops the node, or its store is rebuilt.
+    fn run_loop(
+        &mut self,
+        reactor: &mut Reactor,
+        node: &mut Node<'_>,
+        disk: &mut DiskSync<'_>,
+    ) -> Result<End, CommandError> {
+        let mut units = INITIAL_UNITS;
+        let poll_timeout = self.systemd.max_interval().map_or(POLL_TIMEOUT, |interval| interval.min(POLL_TIMEOUT));
+        // A node that needs no peer's answer first joins its network before it answers any client.
+        let mut elapsed = reactor.tick(node, units, Duration::ZERO);
+        loop {
+            self.systemd.notify_ready();
+            self.systemd.notify_alive(reactor.server.time.monotonic, || node.status_line());
+            let max_wait = poll_timeout.min(self.readers.max_wait());
+            let ready = reactor.poll(max_wait, node).map_err(CommandError::System)?;
+            if ready[disk_sync::TOKEN.0] {
+                disk.read_answers();
+            }
+            let now = reactor.server.time.monotonic;
+            self.readers.work(&mut node.read_ahead, now);
+            elapsed = reactor.tick(node, units, elapsed);
+            let now = reactor.server.time.monotonic;
+            disk.request_sync(now);
+            node.disk_asked_at = disk.helper.asked_at();
+            self.resolvers.work(&mut reactor.server.fetcher.names, now);
+            if reactor.has_work() {
+                units = next_units(units, elapsed);
+            }
+            self.show_progress(node.block_progress(), reactor.server.time.monotonic);
+            if let Some(text) = node.peers_to_save(reactor.server.time, false) {
+                self.saved_peers.write(&text, false);
+            }
+            log::logger().flush();
+            if let Some(failure) = node.store_failure() {
+                return Err(failure.into());
+            }
+            if let Some(failure) = node.rebuild_failure.take() {
+                return Err(failure.into());
+            }
+            let is_stopped = ready[SIGNALS.0] && self.handle_signals(reactor, node);
+            if is_stopped || node.is_shutdown_due(reactor.server.time) {
+                return Ok(End::Stopped);
+            }
+            if node.is_rebuilt() {
+                return Ok(End::Rebuilt);
+            }
         }
     }
-}
 
-impl RunContext<'_> {
     /// Shows the progress of an import or a download, and a summary when it ends.
     fn show_progress(&mut self, current: Option<BlockProgress>, now: Duration) {
         let now = now.as_millis() as u64;
@@ -301,20 +297,6 @@ impl RunContext<'_> {
     }
 }
 
-/// Imports and commits the nemesis block if the store has none, before any client is answered.
-fn import_nemesis_block(
-    importer: &mut BlockImporter<'_>,
-    settings: &Settings,
-    system: System,
-) -> Result<(), CommandError> {
-    let time = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));
-    while importer.height() < Height::NEMESIS
-        && importer.step(time).map_err(CommandError::Import)? != ImportProgress::Done
-    {}
-    importer.commit()?;
-    Ok(())
-}
-
 /// Logs what runs where while the store is rebuilt.
 fn log_rebuild(addresses: &Addresses) {
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
@@ -328,7 +310,7 @@ fn log_rebuild(addresses: &Addresses) {
 /// Logs what runs where.
 fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Addresses, node: &Node<'_>) {
     log::info!("nisd {}, network {}, height {}", env!("CARGO_PKG_VERSION"), settings.network.name, node.height());
-    if let Some(announcement) = node.clock().startup_warning() {
+    if let Some(announcement) = node.clock.startup_warning() {
         log::warn!("{announcement}");
     }
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
@@ -348,7 +330,7 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
 fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Result<(), CommandError> {
     reactor.shutdown();
     let deadline = Instant::now() + SHUTDOWN_GRACE;
-    while reactor.stats().connections > 0 && Instant::now() < deadline {
+    while reactor.server.stats().connections > 0 && Instant::now() < deadline {
         reactor.poll(SHUTDOWN_GRACE / 20, service).map_err(CommandError::System)?;
     }
     Ok(())
@@ -405,27 +387,18 @@ struct SavedPeersFile {
 }
 
 impl SavedPeersFile {
-    /// Creates the handle for a folder.
-    fn of(folder: &Path) -> SavedPeersFile {
-        SavedPeersFile { path: folder.join(PEERS_FILE), has_failed: false }
-    }
-
     /// Returns the content, cut to its maximum size; empty if it cannot be read.
     fn read(&self) -> Vec<u8> {
-        let read = || -> io::Result<Vec<u8>> {
-            let mut text = Vec::new();
-            files::open_own(&self.path, Access::Read)?.take(MAX_SAVED_BYTES as u64).read_to_end(&mut text)?;
-            Ok(text)
-        };
-        read().unwrap_or_else(|error| {
-            if error.kind() != io::ErrorKind::NotFound {
-                log::warn!(
-                    "the saved peers cannot be read and will be replaced: {}",
-                    files::describe_at(&self.path, &error)
-                );
-            }
-            Vec::new()
-        })
+        let mut text = Vec::new();
+        let file = files::open_own(&self.path, Access::Read);
+        if let Err(error) = file.and_then(|file| file.take(MAX_SAVED_BYTES as u64).read_to_end(&mut text))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            text.clear();
+            let why = files::describe_at(&self.path, &error);
+            log::warn!("the saved peers cannot be read and will be replaced: {why}");
+        }
+        text
     }
 
     /// Replaces the content. Waits for the disk only before the program ends (`is_last`): after a power cut the file
@@ -463,7 +436,7 @@ mod tests {
     #[test]
     fn the_saved_peers_file_is_replaced_atomically_and_is_empty_if_unreadable() {
         let folder = tempfile::tempdir().unwrap();
-        let mut file = SavedPeersFile::of(folder.path());
+        let mut file = SavedPeersFile { path: folder.path().join(PEERS_FILE), has_failed: false };
         assert_eq!(file.read(), b"");
         for (text, is_last) in [("one", false), ("two", true)] {
             file.write(text.as_bytes(), is_last);

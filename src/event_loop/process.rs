@@ -115,6 +115,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 const NOTIFICATIONS_PER_TIMEOUT: u32 = 4;
 
 /// The supervisor (systemd) that started the node, if there is one.
+#[derive(Default)]
 pub struct SystemdNotifier {
     /// The notification socket, and its address.
     notify_socket: Option<(UnixDatagram, SocketAddr)>,
@@ -142,10 +143,7 @@ impl SystemdNotifier {
         SystemdNotifier {
             notify_socket: socket,
             interval: interval.map(|allowed| allowed / NOTIFICATIONS_PER_TIMEOUT),
-            watchdog_due: Duration::ZERO,
-            status_due: Duration::ZERO,
-            status: String::new(),
-            is_ready: false,
+            ..SystemdNotifier::default()
         }
     }
 

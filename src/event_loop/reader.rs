@@ -9,22 +9,19 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use mio::{Registry, Token};
 
-use super::helper::{Helper, HelperEvent, Job};
+use super::helper::{Helper, Job};
 use super::process;
 use crate::chain::read_rows_of;
 use crate::codec::{Context, network_from_text};
 use crate::config::{self, Origin, Override, Settings};
 use crate::model::{ADDRESS_LENGTH, Address, Block};
-use crate::net::SharedBytesCounter;
-use crate::net::fetch::{FetchId, FetchRequest};
 use crate::net::http::{RequestReader, Response};
-use crate::net::service::{
-    Client, ConnectionId, Dropped, Effects, Event, Exchange, LoopTime, Message, Progress, Service,
-};
+use crate::net::service::{Client, ConnectionId, Effects, Event, Exchange, LoopTime, Progress, Service};
+use crate::net::{SharedBytesCounter, unix_millis};
 use crate::node::{AheadKind, AheadWork, HTTP, LocalRights, Node, ReadAhead, Start, Waiting, node_importance};
 use crate::store::{Options, Store, Table, VerifyPosition};
 
@@ -84,11 +81,7 @@ impl Readers {
                 continue;
             }
             let took = helper.asked_at().map_or(Duration::ZERO, |asked_at| now.saturating_sub(asked_at));
-            let result: Option<Option<[u8; 2]>> = match helper.next_event() {
-                Some(HelperEvent::Answer(answer)) => Some(answer.try_into().ok()),
-                Some(HelperEvent::Ended(_)) => Some(None),
-                None => None,
-            };
+            let result = helper.next_answer().map(|answer| <[u8; 2]>::try_from(answer.ok()?).ok());
             if result.is_none() && took >= READ_TIMEOUT {
                 helper.end();
             }
@@ -185,8 +178,7 @@ fn open(folder: &Path) -> Option<Opened> {
 
 /// Answers a request and throws the answer away. Returns whether it was answered before the time was over.
 fn answer(store: &Store, settings: &Settings, request: &[u8], is_over: impl Fn() -> bool) -> Option<bool> {
-    let unix_millis = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_millis() as i64;
-    let now = LoopTime { unix_millis, monotonic: process::uptime() };
+    let now = LoopTime { unix_millis: unix_millis(), monotonic: process::uptime() };
     let local = LocalRights { addresses: settings.http.local.clone(), cookie: None };
     let shared = SharedBytesCounter::default();
     let start = Start { now, seed: &[0; 32], local, shared, import: None, listed: Vec::new(), saved: Vec::new() };
@@ -224,24 +216,4 @@ fn answer(store: &Store, settings: &Settings, request: &[u8], is_over: impl Fn()
 /// Nothing that a handler does in a reader has an effect.
 struct NoEffects;
 
-impl Effects for NoEffects {
-    fn send(&mut self, _: ConnectionId, _: Message<'_>) -> Result<(), Dropped> {
-        Err(Dropped)
-    }
-
-    fn backlog(&self, _: ConnectionId) -> usize {
-        0
-    }
-
-    fn close(&mut self, _: ConnectionId, _: u16, _: &str) {}
-
-    fn resume(&mut self, _: ConnectionId) {}
-
-    fn charge(&mut self, _: ConnectionId, _: u32) {}
-
-    fn fetch(&mut self, _: FetchId, _: FetchRequest) {}
-
-    fn cancel(&mut self, _: FetchId) {}
-
-    fn wake_at(&mut self, _: Duration) {}
-}
+impl Effects for NoEffects {}

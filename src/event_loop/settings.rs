@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use super::process;
 use crate::commands::CommandError;
-use crate::config::{Bind, LocalAccess, SettingChange, Settings};
+use crate::config::{Bind, LocalAccess, Settings};
 use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::net::fetch::FetchLimits;
@@ -44,12 +44,6 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), CommandError> {
         websocket: listen(&mut reactor, node::WEBSOCKET, http.bind, websocket.port)?,
     };
     Ok((reactor, addresses))
-}
-
-/// Applies changed limits to the reactor.
-pub fn apply_limits(reactor: &mut Reactor, settings: &Settings) {
-    let connections = settings.http.connections.min(process::raise_descriptor_limit().0);
-    reactor.set_limits(net_limits(settings, connections));
 }
 
 fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
@@ -133,12 +127,7 @@ pub struct ActiveSettings<'a> {
 
 impl<'a> ActiveSettings<'a> {
     /// Creates it from the settings at startup.
-    pub fn new(
-        settings: &Settings,
-        listed: Vec<ListedPeer>,
-        cookie: LocalCookie,
-        reader: SettingsReader<'a>,
-    ) -> ActiveSettings<'a> {
+    pub fn new(settings: &Settings, listed: Vec<ListedPeer>, cookie: LocalCookie, reader: SettingsReader<'a>) -> Self {
         let addresses = resolve_local(settings);
         ActiveSettings { reader, settings: settings.without_secrets(), addresses, cookie, listed }
     }
@@ -152,13 +141,16 @@ impl<'a> ActiveSettings<'a> {
     /// Reloads the settings, applies what may change of log and limits, and logs the changes. Returns the peers that
     /// are new on the operator's list; `None` if the reload failed, which changes nothing.
     pub fn reload(&mut self, reactor: &mut Reactor) -> Option<Vec<ListedPeer>> {
-        let (changes, listed) = match self.read() {
+        let mut settings = self.settings.clone();
+        let changes = (self.reader)().map(|read| settings.reload(read));
+        let (changes, listed) = match changes.and_then(|changes| Ok((changes, listed_peers(&settings)?))) {
             Ok(read) => read,
             Err(error) => {
                 log::error!("no setting is changed: {error}");
                 return None;
             }
         };
+        self.settings = settings;
         // Logged before the log level may change.
         log::info!("the settings are reloaded: {} changes", changes.len());
         for change in changes {
@@ -169,17 +161,9 @@ impl<'a> ActiveSettings<'a> {
             self.addresses = self.settings.http.local.clone();
         }
         log::set_max_level(self.settings.node.log_level);
-        apply_limits(reactor, &self.settings);
+        let connections = self.settings.http.connections.min(process::raise_descriptor_limit().0);
+        reactor.set_limits(net_limits(&self.settings, connections));
         Some(self.compare_lists(listed))
-    }
-
-    /// Returns the changes and the operator's list of peers. On an error nothing has changed.
-    fn read(&mut self) -> Result<(Vec<SettingChange>, Vec<ListedPeer>), Box<dyn Error>> {
-        let mut settings = self.settings.clone();
-        let changes = settings.reload((self.reader)()?);
-        let listed = listed_peers(&settings)?;
-        self.settings = settings;
-        Ok((changes, listed))
     }
 
     /// Returns the peers that are new on the operator's list.

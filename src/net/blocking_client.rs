@@ -5,6 +5,7 @@
 //! WHATWG's HTML standard defines it). There is no TLS.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -30,7 +31,8 @@ const END_OF_HEAD: &[u8] = b"\r\n";
 /// Sends requests to one server.
 #[derive(Clone, Debug)]
 pub struct BlockingClient {
-    endpoint: Endpoint,
+    /// The server.
+    pub endpoint: Endpoint,
     /// Timeout of an exchange, counted from its start. It does not cut short DNS and connecting.
     timeout: Duration,
     /// Sent to the node of this secret only.
@@ -41,11 +43,6 @@ impl BlockingClient {
     /// Returns a client that waits `time` for each response.
     pub fn new(endpoint: Endpoint, time: Duration) -> BlockingClient {
         BlockingClient { endpoint, timeout: time, cookie: None }
-    }
-
-    /// Returns the server.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
     }
 
     /// Sends a GET for `target`, an encoded path with its query.
@@ -90,7 +87,7 @@ impl BlockingClient {
         let request = Zeroizing::new([&head, headers.as_bytes(), authorization.as_bytes(), END_OF_HEAD, body].concat());
         stream.set_write_timeout(Some(self.timeout)).map_err(FetchError::Broken)?;
         stream.write_all(&request).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => FetchError::TimedOut(self.timeout),
+            WouldBlock | TimedOut => FetchError::TimedOut(self.timeout),
             _ => FetchError::Broken(error),
         })?;
         Ok(ResponseStream { stream, reader: ResponseReader::new(BODY_LIMIT) })
@@ -104,14 +101,12 @@ impl BlockingClient {
             if left.is_zero() {
                 return Err(FetchError::TimedOut(self.timeout));
             }
-            match stream.receive(left)? {
-                Some(received) if received.is_empty() => return stream.reader.close(),
-                Some(received) => {
-                    if let Some(response) = stream.reader.receive(&received)? {
-                        return Ok(response);
-                    }
-                }
-                None => {}
+            let Some(received) = stream.receive(left)? else { continue };
+            if received.is_empty() {
+                return stream.reader.close();
+            }
+            if let Some(response) = stream.reader.receive(&received)? {
+                return Ok(response);
             }
         }
     }
@@ -147,10 +142,8 @@ impl ResponseStream {
                 received.truncate(count);
                 Ok(Some(received))
             }
-            Err(error) => match error.kind() {
-                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ok(None),
-                _ => Err(FetchError::Broken(error)),
-            },
+            Err(error) if matches!(error.kind(), Interrupted | WouldBlock | TimedOut) => Ok(None),
+            Err(error) => Err(FetchError::Broken(error)),
         }
     }
 
@@ -233,21 +226,21 @@ pub struct EventReader {
 
 impl EventReader {
     /// Handles received bytes. Must not be called again after an error.
-    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<(), EventTooLong> {
-        while let Some(first) = bytes.first() {
-            if std::mem::take(&mut self.after_cr) && *first == b'\n' {
-                bytes = &bytes[1..];
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
+        for piece in bytes.split_inclusive(|byte| matches!(byte, b'\r' | b'\n')) {
+            if std::mem::take(&mut self.after_cr) && piece == b"\n" {
                 continue;
             }
-            let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
-            let text = &bytes[..end.unwrap_or(bytes.len())];
+            let (text, end) =
+                piece.split_at(piece.len() - usize::from(piece.ends_with(b"\r") || piece.ends_with(b"\n")));
             if self.event_bytes + self.line.len() + text.len() > MAX_EVENT_BYTES {
                 return Err(EventTooLong);
             }
             self.line.extend_from_slice(text);
-            let Some(end) = end else { return Ok(()) };
-            self.after_cr = bytes[end] == b'\r';
-            bytes = &bytes[end + 1..];
+            if end.is_empty() {
+                break;
+            }
+            self.after_cr = end == b"\r";
             let line = std::mem::take(&mut self.line);
             self.event_bytes += line.len();
             let is_first = !std::mem::replace(&mut self.has_begun, true);

@@ -66,12 +66,6 @@ pub struct RouteMetrics {
     pub times: Histogram,
 }
 
-impl Default for RouteMetrics {
-    fn default() -> RouteMetrics {
-        RouteMetrics { responses: [0; STATUSES.len() + 1], times: Histogram::new(RESPONSE_TIME_BUCKETS) }
-    }
-}
-
 impl RouteMetrics {
     fn count(&mut self, status: u16) {
         let place = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
@@ -135,7 +129,8 @@ impl Counters {
     fn route(&mut self, id: usize) -> &mut RouteMetrics {
         let id = if id < MAX_ROUTES { id } else { 0 };
         if self.routes.len() <= id {
-            self.routes.resize_with(id + 1, RouteMetrics::default);
+            let none = || RouteMetrics { responses: Default::default(), times: Histogram::new(RESPONSE_TIME_BUCKETS) };
+            self.routes.resize_with(id + 1, none);
         }
         &mut self.routes[id]
     }
@@ -213,12 +208,8 @@ impl fmt::Display for Details<'_> {
 /// Returns whether a query parameter contains nothing that could be a private key.
 fn is_loggable(parameter: &str) -> bool {
     let (name, value) = parameter.split_once('=').unwrap_or(("", parameter));
-    PUBLIC_PARAMETERS.contains(&name) || !has_long_number(value)
-}
-
-/// Returns whether a text contains as many hexadecimal digits in a row as a private key.
-fn has_long_number(text: &str) -> bool {
-    text.split(|c: char| !c.is_ascii_hexdigit()).any(|digits| digits.len() >= KEY_DIGITS)
+    let mut numbers = value.split(|c: char| !c.is_ascii_hexdigit());
+    PUBLIC_PARAMETERS.contains(&name) || numbers.all(|digits| digits.len() < KEY_DIGITS)
 }
 
 /// A text chosen by a client, escaped to one line and truncated.

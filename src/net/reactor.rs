@@ -12,14 +12,13 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
 use socket2::SockRef;
 
-use super::fetch::{FetchLimits, Fetcher, Names};
-use super::limits::Limits;
-use super::metrics::Stats;
+use super::Limits;
+use super::fetch::{FetchLimits, Fetcher};
 use super::server::Server;
 use super::service::{ListenerId, LoopTime, Service};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::socket::NOTSENT_LOWAT;
-use super::socket::{RECEIVE_BUFFER, SEND_BUFFER, SharedBytesCounter};
+use super::socket::{RECEIVE_BUFFER, SEND_BUFFER};
 
 /// Tokens below this are left to the event loop, for signals and the like.
 pub const EXTERNAL_TOKENS: usize = 16;
@@ -41,18 +40,8 @@ const ACCEPTING_TIME: Duration = Duration::from_millis(1);
 const SERVING_TIME: Duration = Duration::from_millis(2);
 const FLUSHING_TIME: Duration = Duration::from_millis(1);
 
-/// Readiness of the sources registered by the caller.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExternalReadiness {
-    external: u16,
-}
-
-impl ExternalReadiness {
-    /// Returns whether the source registered with this token is ready.
-    pub fn is_ready(&self, token: Token) -> bool {
-        token.0 < EXTERNAL_TOKENS && self.external >> token.0 & 1 == 1
-    }
-}
+/// Which of the sources registered by the caller are ready, by their tokens.
+type ExternalReadiness = [bool; EXTERNAL_TOKENS];
 
 /// Listeners, and a server whose connections are TCP sockets.
 pub struct Reactor {
@@ -61,12 +50,12 @@ pub struct Reactor {
     listeners: Listeners,
     /// Token of the connection in slot 0.
     first_connection: usize,
-    server: Server<TcpStream>,
+    /// The server; its time is that at which the last poll ended or the last tick began.
+    pub server: Server<TcpStream>,
     started: Instant,
     now: Instant,
     /// When the last poll ended, until the duration of the iteration is counted.
     polled_at: Option<Instant>,
-    sweep_interval: Duration,
     next_sweep: Instant,
 }
 
@@ -74,7 +63,7 @@ impl Reactor {
     /// Returns a reactor without listeners. `fetch_limits` are those of requests to other servers.
     pub fn new(limits: Limits, fetch_limits: FetchLimits) -> io::Result<Self> {
         let fetcher = Fetcher::new(fetch_limits, FIRST_FETCH);
-        let (now, sweep_interval) = (Instant::now(), limits.sweep_interval());
+        let now = Instant::now();
         let mut reactor = Self {
             poll: Poll::new()?,
             events: Events::with_capacity(EVENTS_PER_POLL),
@@ -84,10 +73,10 @@ impl Reactor {
             started: now,
             now,
             polled_at: None,
-            sweep_interval,
-            next_sweep: now + sweep_interval,
+            next_sweep: now,
         };
         reactor.set_time();
+        reactor.next_sweep += reactor.server.limits.sweep_interval();
         Ok(reactor)
     }
 
@@ -109,40 +98,14 @@ impl Reactor {
 
     /// Replaces the limits. Open connections stay.
     pub fn set_limits(&mut self, limits: Limits) {
-        self.sweep_interval = limits.sweep_interval();
-        self.next_sweep = self.next_sweep.min(self.now + self.sweep_interval);
+        self.next_sweep = self.next_sweep.min(self.now + limits.sweep_interval());
         self.server.limits = limits;
     }
 
-    /// Returns the registry for further sources, with tokens below [`EXTERNAL_TOKENS`]. [`ExternalReadiness`] reports their
+    /// Returns the registry for further sources, with tokens below [`EXTERNAL_TOKENS`]. [`poll`](Self::poll) returns their
     /// readiness.
     pub fn registry(&self) -> &Registry {
         self.poll.registry()
-    }
-
-    /// Returns how many requests to other servers can be in progress.
-    pub fn max_fetches(&self) -> usize {
-        self.server.fetcher.tokens().len()
-    }
-
-    /// Returns the host names of requests to other servers.
-    pub fn names(&mut self) -> &mut Names {
-        &mut self.server.fetcher.names
-    }
-
-    /// Returns the pool that counts shared bytes for [`Limits::shared_bytes`].
-    pub fn shared_bytes_counter(&self) -> SharedBytesCounter {
-        self.server.shared_bytes_counter()
-    }
-
-    /// Returns the time at which the last poll ended or the last tick began; before them, that of the reactor's creation.
-    pub fn time(&self) -> LoopTime {
-        self.server.time
-    }
-
-    /// Returns the current metrics.
-    pub fn stats(&self) -> Stats {
-        self.server.stats()
     }
 
     /// Waits until a socket is ready, the service wants a turn, a timer expires or `max_wait` is over, then handles
@@ -165,7 +128,7 @@ impl Reactor {
         self.server.fetcher.work(self.poll.registry(), self.now - self.started);
         self.server.report_fetches(service);
         if self.now >= self.next_sweep {
-            self.next_sweep = self.now + self.sweep_interval;
+            self.next_sweep = self.now + self.server.limits.sweep_interval();
             self.listeners.retry_failed();
             self.server.sweep();
         }
@@ -185,7 +148,7 @@ impl Reactor {
 
     /// Returns whether the service wants another turn at once.
     pub fn has_work(&self) -> bool {
-        self.server.wake_at().is_some_and(|at| at <= self.now - self.started)
+        self.server.wake_at.is_some_and(|at| at <= self.now - self.started)
     }
 
     /// Stops listening, closes websockets with code 1001 and idle connections at once, and all others after their next
@@ -198,7 +161,7 @@ impl Reactor {
 
     fn set_time(&mut self) {
         self.now = Instant::now();
-        self.server.set_time(LoopTime { unix_millis: unix_millis(), monotonic: self.now - self.started });
+        self.server.time = LoopTime { unix_millis: unix_millis(), monotonic: self.now - self.started };
     }
 
     fn poll_timeout(&self, now: Duration, max_wait: Duration) -> Duration {
@@ -208,18 +171,18 @@ impl Reactor {
         }
         let is_idle = self.server.stats().connections == 0 && !self.listeners.has_failed;
         let sweep = (!is_idle).then_some(self.next_sweep - self.started);
-        let timers = [sweep, fetcher.next_due(), self.server.wake_at(), self.server.next_refill()];
+        let timers = [sweep, fetcher.next_due(), self.server.wake_at, self.server.next_refill()];
         let due = timers.into_iter().flatten().min();
         due.map_or(max_wait, |due| due.saturating_sub(now).min(max_wait))
     }
 
     /// Dispatches the events of a poll.
     fn dispatch_events(&mut self) -> ExternalReadiness {
-        let mut ready = ExternalReadiness::default();
+        let mut ready = [false; EXTERNAL_TOKENS];
         for event in &self.events {
             let Token(token) = event.token();
             if token < EXTERNAL_TOKENS {
-                ready.external |= 1 << token;
+                ready[token] = true;
             } else if token < FIRST_FETCH {
                 if let Some(listener) = self.listeners.all.get_mut(token - EXTERNAL_TOKENS) {
                     listener.is_ready = true;
@@ -337,6 +300,7 @@ impl Listeners {
 
     /// Accepts the next connection, from each listener in turn; `None` if there are no more now.
     pub fn accept(&mut self) -> Option<(ListenerId, TcpStream, SocketAddr)> {
+        use ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
         let count = self.all.len();
         while let Some(index) =
             (1..=count).map(|step| (self.last_served + step) % count).find(|index| self.all[*index].is_ready)
@@ -345,7 +309,8 @@ impl Listeners {
             self.last_served = index;
             match listener.socket.accept() {
                 Ok((socket, peer)) => return Some((listener.id, socket, peer)),
-                Err(error) if is_connection_error(&error) => {}
+                // It concerns the one connection.
+                Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) => {}
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
                         // Most likely out of file descriptors.
@@ -388,9 +353,4 @@ fn limit_unsent(options: &SockRef<'_>, write_stall: Duration) -> io::Result<()> 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn limit_unsent(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
     Ok(())
-}
-
-/// Returns whether accepting failed because of the one connection.
-fn is_connection_error(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::Interrupted)
 }

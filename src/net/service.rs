@@ -182,14 +182,9 @@ impl<'a> Message<'a> {
         Message { head: text, body: None, tail: &[] }
     }
 
-    /// Returns the bytes of all parts.
-    pub fn len(&self) -> usize {
+    /// Returns the number of bytes of all parts.
+    pub fn bytes(&self) -> usize {
         self.head.len() + self.body.map_or(0, |body| body.len()) + self.tail.len()
-    }
-
-    /// Returns whether the message is empty.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -198,39 +193,43 @@ impl<'a> Message<'a> {
 #[error("the websocket is closed or was dropped because its client does not keep up")]
 pub struct Dropped;
 
-/// Actions that a service can take while it handles an event.
+/// Actions that a service can take while it handles an event. By default none has an effect.
 pub trait Effects {
     /// Queues a text message for a websocket. Fails if the websocket is closed, or is dropped now because its queue is
     /// full ([`Limits::backlog_bytes`](super::Limits::backlog_bytes)).
-    fn send(&mut self, socket: ConnectionId, message: Message<'_>) -> Result<(), Dropped>;
+    fn send(&mut self, _socket: ConnectionId, _message: Message<'_>) -> Result<(), Dropped> {
+        Err(Dropped)
+    }
 
     /// Returns the bytes queued for a websocket.
-    fn backlog(&self, socket: ConnectionId) -> usize;
+    fn backlog(&self, _socket: ConnectionId) -> usize {
+        0
+    }
 
     /// Closes a websocket with a close code (1000 to 4999) and a reason, after its queued output. [`Event::Disconnected`]
     /// follows.
-    fn close(&mut self, socket: ConnectionId, code: u16, reason: &str);
+    fn close(&mut self, _socket: ConnectionId, _code: u16, _reason: &str) {}
 
     /// Resumes a suspended or streaming request or message. No effect on other connections, including the one whose event is
     /// being handled.
-    fn resume(&mut self, connection: ConnectionId);
+    fn resume(&mut self, _connection: ConnectionId) {}
 
     /// Charges units of work to a connection and its client. The service charges the cost of handling an event to the
     /// event's connection.
-    fn charge(&mut self, connection: ConnectionId, units: u32);
+    fn charge(&mut self, _connection: ConnectionId, _units: u32) {}
 
     /// Sends a request to another server. [`Event::FetchCompleted`] delivers the outcome exactly once, unless the request is
     /// cancelled. A request whose id is in use, or that finds no connection, fails with [`FetchError::Busy`].
-    fn fetch(&mut self, id: FetchId, request: FetchRequest);
+    fn fetch(&mut self, _id: FetchId, _request: FetchRequest) {}
 
     /// Cancels a request to another server; its outcome is not delivered.
-    fn cancel(&mut self, fetch: FetchId);
+    fn cancel(&mut self, _fetch: FetchId) {}
 
     /// Requests an [`Event::Tick`] at a time ([`LoopTime::monotonic`]) at the latest, at once if that has passed. Each turn
     /// clears earlier requests.
-    fn wake_at(&mut self, monotonic: Duration);
+    fn wake_at(&mut self, _monotonic: Duration) {}
 
-    /// Returns the metrics of the reactor; all zero by default.
+    /// Returns the metrics of the reactor.
     fn metrics(&self) -> Metrics {
         Metrics::default()
     }

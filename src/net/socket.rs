@@ -101,10 +101,9 @@ pub trait Socket: Read + Write {
     fn discard_unsent(&mut self) {}
 
     /// Returns an upper bound on the kernel memory for written, unacknowledged bytes; 0 if it is small. With
-    /// `is_all_written`, the socket becomes writable once less is held. Cannot be measured after
+    /// `_is_all_written`, the socket becomes writable once less is held. Cannot be measured after
     /// [`end_writing`](Self::end_writing).
-    fn unsent_bytes(&mut self, is_all_written: bool) -> usize {
-        let _ = is_all_written;
+    fn unsent_bytes(&mut self, _is_all_written: bool) -> usize {
         0
     }
 
@@ -182,25 +181,26 @@ pub struct RecvBuffer {
     /// Offset of the first unread byte.
     start: usize,
     /// Expected total of unread bytes; the buffer does not grow beyond it needlessly.
-    expected: usize,
+    pub expected: usize,
 }
 
 impl RecvBuffer {
     /// Appends received bytes and removes taken ones.
     pub fn receive(&mut self, bytes: &[u8]) {
-        self.drop_taken();
+        let taken = mem::take(&mut self.start);
+        if taken > 0 {
+            self.close_gap(0..taken);
+        }
         let needed = self.bytes.len() + bytes.len();
         if needed > self.bytes.capacity() {
             // Doubles, but not beyond what is expected.
             let doubled = (2 * self.bytes.capacity()).min(self.expected);
-            self.move_to(Vec::with_capacity(needed.max(doubled)));
+            let mut larger = Vec::with_capacity(needed.max(doubled));
+            larger.extend_from_slice(&self.bytes);
+            self.bytes.as_mut_slice().zeroize();
+            self.bytes = larger;
         }
         self.bytes.extend_from_slice(bytes);
-    }
-
-    /// Sets the expected total of unread bytes.
-    pub fn expect(&mut self, count: usize) {
-        self.expected = count;
     }
 
     pub fn unread(&self) -> &[u8] {
@@ -255,26 +255,12 @@ impl RecvBuffer {
         }
     }
 
-    fn drop_taken(&mut self) {
-        if self.start > 0 {
-            let start = mem::take(&mut self.start);
-            self.close_gap(0..start);
-        }
-    }
-
     /// Removes a range of all bytes and wipes the bytes that moved.
     fn close_gap(&mut self, range: Range<usize>) {
         let (length, gap) = (self.bytes.len(), range.len());
         self.bytes.copy_within(range.end.., range.start);
         self.bytes[length - gap..].zeroize();
         self.bytes.truncate(length - gap);
-    }
-
-    /// Moves the contents to other memory and wipes the old.
-    fn move_to(&mut self, mut other: Vec<u8>) {
-        other.extend_from_slice(&self.bytes);
-        self.bytes.as_mut_slice().zeroize();
-        self.bytes = other;
     }
 }
 
@@ -358,7 +344,7 @@ pub(super) struct SendQueue {
     /// Shared bytes of the first part already sent.
     shared_sent: usize,
     /// Shared bytes not sent yet.
-    shared_pending: usize,
+    pub shared_pending: usize,
     /// The beginning of the first message was sent.
     has_begun_message: bool,
     /// The pending bytes contain a secret: the own ones are wiped once all are sent or dropped.
@@ -387,11 +373,6 @@ impl SendQueue {
 
     pub fn is_empty(&self) -> bool {
         self.pending() == 0
-    }
-
-    /// Returns the shared bytes not sent yet.
-    pub fn shared_pending(&self) -> usize {
-        self.shared_pending
     }
 
     /// Returns the allocated bytes, without shared ones.
@@ -473,7 +454,11 @@ impl SendQueue {
                 break;
             }
         }
-        self.drop_sent();
+        if self.is_empty() {
+            (self.own_sent, self.has_begun_message) = (0, false);
+            self.wipe();
+            self.own.clear();
+        }
         Ok(written)
     }
 
@@ -526,15 +511,6 @@ impl SendQueue {
                 self.shared_sent = 0;
                 self.parts.pop_front();
             }
-        }
-    }
-
-    fn drop_sent(&mut self) {
-        if self.is_empty() {
-            self.own_sent = 0;
-            self.has_begun_message = false;
-            self.wipe();
-            self.own.clear();
         }
     }
 
@@ -674,7 +650,7 @@ mod recv_buffer_tests {
     #[test]
     fn memory_follows_the_expected_length() {
         let mut buffer = RecvBuffer::default();
-        buffer.expect(1000);
+        buffer.expected = 1000;
         for _ in 0..100 {
             buffer.receive(&[7; 10]);
         }

@@ -28,7 +28,7 @@ pub fn handshake(request: &Request<'_>, response: &mut Response) -> bool {
         response.status = 400;
         response.body.extend_from_slice(b"Can \"Upgrade\" only to \"WebSocket\".");
     } else if !request.header_has_token("Connection", "upgrade") {
-        HttpError::Malformed("Bad Request").fill_response(response);
+        HttpError::malformed("Bad Request").fill_response(response);
     } else if request.header("Sec-WebSocket-Version") != Some("13") {
         response.status = 426;
         response.header("Sec-WebSocket-Version", "13");
@@ -78,7 +78,7 @@ pub enum WsEvent<'a> {
     },
 }
 
-/// The receiving half of a websocket. Between messages it holds no memory.
+/// The receiving half of a websocket. By default it is newly opened. Between messages it holds no memory.
 #[derive(Debug, Default)]
 pub struct WsConnection {
     /// What was received of the next frame.
@@ -110,15 +110,14 @@ enum Step {
     Assembled {
         is_text: bool,
     },
-    Closed(u16, Cow<'static, str>),
+    Closed {
+        code: u16,
+        reason: Cow<'static, str>,
+        by_client: bool,
+    },
 }
 
 impl WsConnection {
-    /// Returns a newly opened websocket.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Appends received bytes, or drops them once the websocket is closed.
     pub fn receive(&mut self, bytes: &[u8]) {
         if self.is_closed {
@@ -138,25 +137,19 @@ impl WsConnection {
                 Ok(step) => break step,
                 Err(Violation(code, reason)) => {
                     write_close(code.into(), &reason, out);
-                    self.close();
-                    return Some(WsEvent::Closed { code: code.into(), reason, by_client: false });
+                    break Step::Closed { code: code.into(), reason, by_client: false };
                 }
             }
         };
-        match step {
-            Step::Wait | Step::Continue => None,
-            Step::Message { is_text, length } => Some(WsEvent::Message { data: self.buffer.taken(length), is_text }),
-            Step::Assembled { is_text } => Some(WsEvent::Message { data: &self.message, is_text }),
-            Step::Closed(code, reason) => {
-                self.close();
-                Some(WsEvent::Closed { code, reason, by_client: true })
+        Some(match step {
+            Step::Wait | Step::Continue => return None,
+            Step::Message { is_text, length } => WsEvent::Message { data: self.buffer.taken(length), is_text },
+            Step::Assembled { is_text } => WsEvent::Message { data: &self.message, is_text },
+            Step::Closed { code, reason, by_client } => {
+                *self = Self { is_closed: true, ..Self::default() };
+                WsEvent::Closed { code, reason, by_client }
             }
-        }
-    }
-
-    /// Closes the websocket from this side: nothing more is read or reported.
-    pub fn close(&mut self) {
-        *self = Self { is_closed: true, ..Self::default() };
+        })
     }
 
     /// Returns the number of frames of any kind read since the last call.
@@ -180,11 +173,8 @@ impl WsConnection {
     /// Takes one frame from the buffer.
     fn step(&mut self, out: &mut Vec<u8>) -> Result<Step, Violation> {
         let mut cursor = Cursor::new(self.buffer.unread());
-        let (header, length) = match FrameHeader::parse(&mut cursor) {
-            Ok(Some(parsed)) => parsed,
-            Ok(None) => return Ok(Step::Wait),
-            Err(_) => return Err(protocol("Unknown opcode")),
-        };
+        let parsed = FrameHeader::parse(&mut cursor).map_err(|_| protocol("Unknown opcode"))?;
+        let Some((header, length)) = parsed else { return Ok(Step::Wait) };
         let header_length = usize::try_from(cursor.position()).unwrap_or(usize::MAX);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let is_text = self.check(&header, length)?;
@@ -215,24 +205,16 @@ impl WsConnection {
             return Err(protocol(UNMASKED));
         }
         let is_text = match (header.opcode, self.partial_is_text) {
-            (OpCode::Control(_), _) if !header.is_final => {
-                return Err(protocol("Fragmented control frame"));
-            }
-            (OpCode::Control(_), _) if length > CONTROL_LIMIT => {
-                return Err(protocol("Control frame too long"));
-            }
+            (OpCode::Control(_), _) if !header.is_final => Err("Fragmented control frame"),
+            (OpCode::Control(_), _) if length > CONTROL_LIMIT => Err("Control frame too long"),
             (OpCode::Control(_), _) => return Ok(false),
-            (OpCode::Data(Data::Continue), Some(is_text)) => is_text,
-            (OpCode::Data(Data::Continue), None) => {
-                return Err(protocol("Continuation without a message"));
-            }
-            (OpCode::Data(_), Some(_)) => return Err(protocol("Message within a message")),
-            (OpCode::Data(kind), None) => kind == Data::Text,
-        };
-        let size = match self.partial_is_text {
-            Some(_) => self.message.len().saturating_add(length),
-            None => length,
-        };
+            (OpCode::Data(Data::Continue), Some(is_text)) => Ok(is_text),
+            (OpCode::Data(Data::Continue), None) => Err("Continuation without a message"),
+            (OpCode::Data(_), Some(_)) => Err("Message within a message"),
+            (OpCode::Data(kind), None) => Ok(kind == Data::Text),
+        }
+        .map_err(protocol)?;
+        let size = self.partial_is_text.map_or(0, |_| self.message.len()).saturating_add(length);
         if size > MESSAGE_LIMIT {
             let name = if is_text { "Text" } else { "Binary" };
             let reason = format!("{name} message size [{size}] exceeds maximum size [{MESSAGE_LIMIT}]");
@@ -264,22 +246,17 @@ impl WsConnection {
 
 /// Echoes a close frame with the same code and reason.
 fn echo_close(payload: &[u8], out: &mut Vec<u8>) -> Result<Step, Violation> {
-    let Some((code, reason)) = payload.split_first_chunk::<2>() else {
-        if !payload.is_empty() {
-            return Err(protocol("Invalid close frame"));
-        }
-        write_frame(OpCode::Control(Control::Close), &[], out);
-        return Ok(Step::Closed(CloseCode::Status.into(), Cow::Borrowed("")));
+    let (code, reason) = match payload.split_first_chunk() {
+        Some((code, reason)) => (u16::from_be_bytes(*code), reason),
+        None if payload.is_empty() => (CloseCode::Status.into(), payload),
+        None => return Err(protocol("Invalid close frame")),
     };
-    let code = u16::from_be_bytes(*code);
-    if !CloseCode::from(code).is_allowed() {
+    if !payload.is_empty() && !CloseCode::from(code).is_allowed() {
         return Err(protocol("Invalid close code"));
     }
-    let Ok(reason) = std::str::from_utf8(reason) else {
-        return Err(invalid_utf8());
-    };
+    let reason = std::str::from_utf8(reason).map_err(|_| invalid_utf8())?;
     write_frame(OpCode::Control(Control::Close), payload, out);
-    Ok(Step::Closed(code, Cow::Owned(reason.to_owned())))
+    Ok(Step::Closed { code, reason: Cow::Owned(reason.to_owned()), by_client: true })
 }
 
 fn protocol(reason: &'static str) -> Violation {
@@ -349,7 +326,7 @@ mod tests {
     }
 
     fn receive(bytes: &[u8], cuts: &[usize]) -> (Vec<Got>, Vec<u8>) {
-        let (mut ws, mut out, mut got) = (WsConnection::new(), Vec::new(), Vec::new());
+        let (mut ws, mut out, mut got) = (WsConnection::default(), Vec::new(), Vec::new());
         let mut spare = Vec::with_capacity(16);
         let mut at = 0;
         for cut in cuts.iter().copied().chain([bytes.len()]) {
@@ -482,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_websocket_between_messages_holds_no_memory() {
-        let (mut ws, mut spare) = (WsConnection::new(), Vec::with_capacity(100));
+        let (mut ws, mut spare) = (WsConnection::default(), Vec::with_capacity(100));
         ws.buffer.acquire(&mut spare);
         ws.receive(&[masked(0x01, &[b'a'; 5000]), masked(0x80, b"b")].concat());
         assert!(ws.next_event(&mut Vec::new()).is_some());

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::read_ahead::{AheadTicket, ReadAhead};
-use crate::chain::ChainSnapshot;
 use crate::chain::harvest::Harvested;
 use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, StakeCache, Verified, check_pushed, pushed_branch};
 use crate::codec::block::EncodedTransactions;
@@ -19,7 +18,7 @@ use crate::peer::io::{FetchedBlocks, Now};
 use crate::peer::{LimitUsage, Pusher};
 use crate::quota::{Owner, Quota};
 use crate::rules::{Rejection, RuleResult, ValidationResult, is_in_future};
-use crate::store::{Store, StoreError, stored_header, tip};
+use crate::store::{Snapshot, Store, StoreError, stored_header, tip};
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -77,20 +76,8 @@ pub struct ProcessedBlocks {
     pub chain_update: Option<ChainUpdate>,
 }
 
-impl ProcessedBlocks {
-    fn rejected(origin: BlockOrigin, rejection: Rejection) -> ProcessedBlocks {
-        ProcessedBlocks { origin, result: Err(rejection), chain_update: None }
-    }
-}
-
-/// The store failed, and the blocks in progress are dropped unless they are committed.
-#[derive(Debug)]
-pub struct StepError {
-    /// The failure.
-    pub error: StoreError,
-    /// The peer whose pulled blocks are dropped; it may send them again.
-    pub dropped: Option<Address>,
-}
+/// Result of a step: the processed blocks, once their result is known.
+type Processed = Result<Option<ProcessedBlocks>, StoreError>;
 
 /// The block processor.
 pub struct BlockProcessor<'s> {
@@ -220,10 +207,10 @@ impl<'s> BlockProcessor<'s> {
     pub fn add_harvested(&mut self, harvested: Harvested) -> Result<(), StoreError> {
         let Harvested { block, hashes, .. } = harvested;
         let verified = Verified { transactions: Some(hashes), ..Verified::default() };
-        match pushed_branch(self.store, self.network, block.clone(), verified) {
-            Ok(branch) => self.validating = Some((Box::new(branch), BlockOrigin::Harvested(Box::new(block)))),
-            Err(Rejection::Store(error)) => return Err(error),
-            Err(rejection) => log::warn!("the harvested block was not accepted: {rejection}"),
+        let branch = pushed_branch(self.store, self.network, block.clone(), verified);
+        let rejected = self.begin(branch, BlockOrigin::Harvested(Box::new(block)))?;
+        if let Some(ProcessedBlocks { result: Err(rejection), .. }) = rejected {
+            log::warn!("the harvested block was not accepted: {rejection}");
         }
         Ok(())
     }
@@ -255,7 +242,7 @@ impl<'s> BlockProcessor<'s> {
         &mut self,
         block: Block,
         by: Pusher,
-        confirmed: &ChainSnapshot<'_>,
+        snapshot: &Snapshot<'_>,
         now: Duration,
     ) -> Result<bool, Rejection> {
         let encoded = block.encode_transactions();
@@ -264,7 +251,7 @@ impl<'s> BlockProcessor<'s> {
         if !self.is_new(&hash, now) {
             return Ok(false);
         }
-        let checked = check_pushed(&block, &encoded, confirmed.snapshot, self.network, &mut self.verifier);
+        let checked = check_pushed(&block, &encoded, snapshot, self.network, &mut self.verifier);
         if checked.as_ref().is_err_and(|rejection| !matches!(rejection, Rejection::Store(_))) {
             self.recent_results.insert(hash, now);
         }
@@ -283,8 +270,10 @@ impl<'s> BlockProcessor<'s> {
         Ok(self.queue.contains_key(&number))
     }
 
-    /// Performs one step. Returns the processed blocks once their result is known.
-    pub fn step(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StepError> {
+    /// Performs one step. Returns the processed blocks once their result is known. If the store fails, the blocks in
+    /// progress are dropped unless they are committed; with the error comes the peer of dropped ones that were pulled, which
+    /// may send them again.
+    pub fn step(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, (StoreError, Option<Address>)> {
         let pulled_from = match (&self.validating, &self.decoding) {
             (Some((_, BlockOrigin::Pulled(from))), _) => Some(*from),
             (None, Some((pulled, _))) => Some(pulled.from),
@@ -297,33 +286,31 @@ impl<'s> BlockProcessor<'s> {
         } else {
             self.start_pushed(now)
         };
-        result.map_err(|error| StepError { error, dropped: pulled_from.filter(|_| self.validating.is_none()) })
+        result.map_err(|error| (error, pulled_from.filter(|_| self.validating.is_none())))
     }
 
-    fn start_pushed(&mut self, now: Now) -> Result<Option<ProcessedBlocks>, StoreError> {
+    fn start_pushed(&mut self, now: Now) -> Processed {
         let Some(number) = self.next_pushed(now.network) else { return Ok(None) };
         self.quota.release(number, now.monotonic);
         let Some(mut pushed) = self.queue.remove(&number) else { return Ok(None) };
         self.recent_results.insert(pushed.hash, now.monotonic);
         let verified = Verified { hash: pushed.verified, transactions: None, encoded: pushed.encoded.take() };
-        let rejected = match pushed_branch(self.store, self.network, (*pushed.block).clone(), verified) {
-            Ok(branch) => {
-                self.validating = Some((Box::new(branch), BlockOrigin::Pushed(pushed)));
-                return Ok(None);
-            }
+        let branch = pushed_branch(self.store, self.network, (*pushed.block).clone(), verified);
+        self.begin(branch, BlockOrigin::Pushed(pushed))
+    }
+
+    /// Begins to validate a branch, or rejects what is none.
+    fn begin(&mut self, branch: Result<CandidateBranch<'s>, Rejection>, origin: BlockOrigin) -> Processed {
+        match branch {
+            Ok(branch) => self.validating = Some((Box::new(branch), origin)),
             Err(Rejection::Store(error)) => return Err(error),
-            Err(rejection) => rejection,
-        };
-        Ok(Some(ProcessedBlocks::rejected(BlockOrigin::Pushed(pushed), rejected)))
+            Err(rejection) => return Ok(Some(ProcessedBlocks { origin, result: Err(rejection), chain_update: None })),
+        }
+        Ok(None)
     }
 
     /// Decodes one block. When all are decoded and our tip is still the compared one, validation starts.
-    fn decode_next(
-        &mut self,
-        mut pulled: Box<FetchedBlocks>,
-        mut read: Vec<Block>,
-        now: Timestamp,
-    ) -> Result<Option<ProcessedBlocks>, StoreError> {
+    fn decode_next(&mut self, mut pulled: Box<FetchedBlocks>, mut read: Vec<Block>, now: Timestamp) -> Processed {
         let origin = BlockOrigin::Pulled(pulled.from);
         match pulled.blocks.next(Context::of(self.network)) {
             // Our clock may be slow: the peer is not blamed, and the blocks before are used.
@@ -341,28 +328,24 @@ impl<'s> BlockProcessor<'s> {
                 return Ok(None);
             }
             // The peer is not blamed, since a response may have been cut short.
-            Some(Err(_)) => return Ok(Some(ProcessedBlocks::rejected(origin, Rejection::Unusable))),
+            Some(Err(_)) => return self.begin(Err(Rejection::Unusable), origin),
             _ => {}
         }
         let FetchedBlocks { common, base, .. } = *pulled;
         let last = tip(&self.store.snapshot()?)?.ok_or(StoreError::Empty)?;
-        if last.hash != base {
-            return Ok(Some(ProcessedBlocks::rejected(origin, ValidationResult::Neutral.into())));
-        }
-        if self.is_cut && read.is_empty() {
-            return Ok(Some(ProcessedBlocks::rejected(origin, Rejection::Unusable)));
-        }
-        let rejection = match CandidateBranch::new(self.store, self.network, common, read) {
-            Ok(branch) => {
-                self.validating = Some((Box::new(branch), origin));
-                return Ok(None);
-            }
-            Err(RollbackError::Store(error)) => return Err(error),
-            // The branch cannot be applied to our chain; the peer is not blamed.
-            Err(RollbackError::NotBelow { .. }) => ValidationResult::Neutral.into(),
-            Err(RollbackError::TooDeep { .. }) => Rejection::TooDeep,
+        let branch = if last.hash != base {
+            Err(ValidationResult::Neutral.into())
+        } else if self.is_cut && read.is_empty() {
+            Err(Rejection::Unusable)
+        } else {
+            CandidateBranch::new(self.store, self.network, common, read).map_err(|error| match error {
+                RollbackError::Store(error) => Rejection::Store(error),
+                // The branch cannot be applied to our chain; the peer is not blamed.
+                RollbackError::NotBelow { .. } => ValidationResult::Neutral.into(),
+                RollbackError::TooDeep { .. } => Rejection::TooDeep,
+            })
         };
-        Ok(Some(ProcessedBlocks::rejected(origin, rejection)))
+        self.begin(branch, origin)
     }
 
     /// Lets a block name our block at the height `common` as its parent, as its proof does too, whatever it names. Returns
@@ -375,12 +358,7 @@ impl<'s> BlockProcessor<'s> {
         Ok(ours.hash == block.hash())
     }
 
-    fn validate(
-        &mut self,
-        mut branch: Box<CandidateBranch<'s>>,
-        origin: BlockOrigin,
-        now: Timestamp,
-    ) -> Result<Option<ProcessedBlocks>, StoreError> {
+    fn validate(&mut self, mut branch: Box<CandidateBranch<'s>>, origin: BlockOrigin, now: Timestamp) -> Processed {
         let outcome = match branch.step(now, &mut self.stakes) {
             Ok(Some(outcome)) => outcome,
             Ok(None) => {

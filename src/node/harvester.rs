@@ -27,7 +27,7 @@ pub struct Harvester<'s> {
     /// Number of own blocks added to the chain.
     pub harvested: u64,
     /// Hashes of the latest own blocks, the newest first.
-    recent_hashes: VecDeque<Hash256>,
+    pub recent_hashes: VecDeque<Hash256>,
     /// When the next attempt is due, as time since the start.
     pub next_round: Duration,
     round: Option<Box<HarvestRound>>,
@@ -52,29 +52,16 @@ impl<'s> Harvester<'s> {
         if !settings.peers.auto_harvest {
             return Ok(());
         }
-        if let Some(key) = boot_key {
-            self.unlock(key, confirmed)?;
-        }
-        let configured = settings.node.boot_key.iter().filter(|_| boot_key.is_none());
-        for key in configured.chain(&settings.peers.harvester_keys) {
-            self.unlock(key, confirmed)?;
-        }
-        Ok(())
-    }
-
-    fn unlock(&mut self, key: &PrivateKey, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
-        let pair = Box::new(KeyPair::new(key));
-        let address = Address::from_public_key(&pair.public(), confirmed.network.byte);
-        match self.unlocked.unlock_configured(pair, confirmed)? {
-            UnlockResult::Success => log::info!("{address} harvests"),
-            other => log::warn!("{address} does not harvest yet: {}", other.name()),
+        let first = boot_key.or(settings.node.boot_key.as_ref());
+        for key in first.into_iter().chain(&settings.peers.harvester_keys) {
+            let pair = Box::new(KeyPair::new(key));
+            let address = Address::from_public_key(&pair.public(), confirmed.network.byte);
+            match self.unlocked.unlock_configured(pair, confirmed)? {
+                UnlockResult::Success => log::info!("{address} harvests"),
+                other => log::warn!("{address} does not harvest yet: {}", other.name()),
+            }
         }
         Ok(())
-    }
-
-    /// Returns whether the block with this hash is among the latest own blocks.
-    pub fn has_harvested(&self, hash: &Hash256) -> bool {
-        self.recent_hashes.contains(hash)
     }
 
     /// Postpones the next attempt. One in progress is dropped, since its time stamp is not reliable.

@@ -26,7 +26,7 @@ const MAX_PROOFS: usize = 1_000;
 
 /// A block import and its batch size.
 pub struct Import<'s> {
-    importer: BlockImporter<'s>,
+    pub(super) importer: BlockImporter<'s>,
     batch_size: BatchSize,
     /// The last slice ended with a commit whose duration is not known yet.
     has_committed: bool,
@@ -166,7 +166,7 @@ impl<'s> Import<'s> {
             self.enqueue(block, ahead, now);
         }
         if is_idle {
-            self.take_queued(ahead);
+            self.submit_next(ahead);
         }
         !self.is_reading
     }
@@ -183,27 +183,22 @@ impl<'s> Import<'s> {
         self.queue.push_back(QueuedBlock { block, proof, rows });
     }
 
-    /// Takes the next block of the queue, if what its proof needs was read ahead.
-    fn take_queued(&mut self, ahead: &ReadAhead) -> Option<QueuedBlock> {
+    /// Takes the next block of the queue, if what its proof needs was read ahead: that of a download goes to the importer.
+    /// Returns whether there was one.
+    fn submit_next(&mut self, ahead: &ReadAhead) -> bool {
         self.is_reading = self.queue.front().is_some_and(|next| ahead.is_reading(next.proof));
-        let next = self.queue.pop_front_if(|_| !self.is_reading)?;
+        let Some(next) = self.queue.pop_front_if(|_| !self.is_reading) else { return false };
         self.rows = next.rows;
-        Some(next)
+        if let Some(block) = next.block {
+            self.importer.submit_block(*block);
+        }
+        true
     }
 
     /// Returns whether the block in progress is proven and waits until what its execution needs was read ahead.
     fn waits_for_rows(&mut self, ahead: &ReadAhead) -> bool {
         self.is_reading = self.importer.begins_execution() && ahead.is_reading(self.rows);
         self.is_reading
-    }
-
-    /// Takes the next block of a download, if what its proof needs was read ahead. Returns whether there was one.
-    fn submit_next(&mut self, ahead: &ReadAhead) -> bool {
-        let block = self.take_queued(ahead).and_then(|next| next.block);
-        block.is_some_and(|block| {
-            self.importer.submit_block(*block);
-            true
-        })
     }
 
     /// Forgets the blocks in the queue and what is read ahead.
@@ -214,28 +209,17 @@ impl<'s> Import<'s> {
         }
         self.proofs.clear();
     }
-
-    /// Commits what is imported so far.
-    pub fn commit(&mut self) -> Result<(), StoreError> {
-        self.importer.commit().map(drop)
-    }
 }
 
 impl<'s> Node<'s> {
-    /// Returns whether an import holds the right to change the chain. That of a download holds it from its first block on,
-    /// while blocks arrive.
-    pub(super) fn imports(&self) -> bool {
-        self.import.is_some()
-    }
-
     /// Returns whether blocks are imported, or can be once they arrive.
     pub(super) fn may_import(&self) -> bool {
-        self.imports() || (self.download().is_some() && !self.block_processor.holds_chain())
+        self.import.is_some() || (self.download().is_some() && !self.block_processor.holds_chain())
     }
 
     /// Returns whether this node is far behind and downloads blocks: its own blocks would replace none of these.
     pub(super) fn is_catching_up(&self, time: Timestamp) -> bool {
-        let chain = &self.network.chain;
+        let chain = &self.chain.network.chain;
         let rewritable = chain.rewrite_limit.saturating_mul(u64::from(chain.target_time));
         let age = u64::try_from(time.0.saturating_sub(self.tip_time.0)).unwrap_or(0);
         self.download().is_some() && age > rewritable
@@ -245,8 +229,9 @@ impl<'s> Node<'s> {
         self.peers.as_ref()?.block_download.as_ref()
     }
 
-    /// Ends the download; see [`Manager::end_block_download`](crate::peer::Manager::end_block_download).
+    /// Ends the download with its import; see [`Manager::end_block_download`](crate::peer::Manager::end_block_download).
     fn end_download(&mut self, rejection: Option<&str>, now: Now) {
+        self.end_import();
         if let Some(peers) = &mut self.peers {
             peers.end_block_download(rejection, now);
         }
@@ -298,16 +283,10 @@ impl<'s> Node<'s> {
             match next {
                 Some(NextBlock::Block(block)) => self.start_download_import(*block, now)?,
                 Some(NextBlock::Working) => {}
-                Some(NextBlock::Waiting) => {
-                    self.missing_since.get_or_insert(now.monotonic);
-                    return Ok(false);
-                }
-                Some(NextBlock::Ended) | None => {
-                    self.end_download(None, now);
-                    return Ok(false);
-                }
+                Some(NextBlock::Waiting) => _ = self.missing_since.get_or_insert(now.monotonic),
+                Some(NextBlock::Ended) | None => self.end_download(None, now),
             }
-            return Ok(true);
+            return Ok(is_working);
         };
         if import.queue.is_empty() && !is_working {
             return self.miss_block(matches!(next, Some(NextBlock::Waiting)), now);
@@ -357,7 +336,7 @@ impl<'s> Node<'s> {
     fn start_download_import(&mut self, block: Block, now: Now) -> Result<(), StoreError> {
         let Some(download) = self.download() else { return Ok(()) };
         let (target, trusted_below) = (download.target, download.trusted_below());
-        let store = self.reader.store();
+        let store = self.chain.reader.store();
         let last = tip(&store.snapshot()?)?.ok_or(StoreError::Empty)?;
         if block.previous_hash != last.hash {
             // Our chain has changed since it was compared with the peer's, or while no block arrived.
@@ -366,7 +345,7 @@ impl<'s> Node<'s> {
         }
         let write_cache = self.settings.write_cache;
         let options = ImportOptions { write_cache, trusted_below, ..ImportOptions::DEFAULT };
-        let importer = BlockImporter::new(store, self.network, Vec::new(), Vec::new(), options)?;
+        let importer = BlockImporter::new(store, self.chain.network, Vec::new(), Vec::new(), options)?;
         let import = self.import.insert(Import::create(importer, Some(target), now.monotonic));
         import.enqueue(block, &mut self.read_ahead, now.monotonic);
         Ok(())
@@ -399,7 +378,6 @@ impl<'s> Node<'s> {
             Err(ImportError::Store(_, error)) => {
                 if is_download {
                     // Uncommitted blocks are downloaded again.
-                    self.end_import();
                     self.end_download(None, now);
                 }
                 return Err(error);
@@ -408,14 +386,12 @@ impl<'s> Node<'s> {
             Err(ImportError::Rejected(_, _, Rejection::Result(ValidationResult::FailureTimestampTooFarInFuture)))
                 if is_download =>
             {
-                self.end_import();
                 self.end_download(None, now);
             }
+            Err(error) if is_download => self.end_download(Some(&error.to_string()), now),
             Err(error) => {
                 self.end_import();
-                if is_download {
-                    self.end_download(Some(&error.to_string()), now);
-                } else if self.rebuild_target.is_some() {
+                if self.rebuild_target.is_some() {
                     self.rebuild_failure = Some(error);
                 } else {
                     // The node continues with the chain as it is, since that may be what the operator needs most.
@@ -436,8 +412,8 @@ impl<'s> Node<'s> {
     /// Updates the node's state after imported blocks have become durable. They follow those that it knows.
     pub(super) fn show_imported(&mut self) {
         let Some(last) = self.imported.take() else { return };
-        self.mempool.blocks_added(self.height.next(), last);
-        self.set_tip(self.height, last, Vec::new());
+        self.mempool.blocks_added(self.chain.height.next(), last);
+        self.set_tip(self.chain.height, last, Vec::new());
     }
 }
 

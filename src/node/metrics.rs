@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use super::{Node, read_ahead};
+use super::Node;
+use super::read_ahead::MAX_WAITING_BYTES;
 use crate::api::routes::Method;
 use crate::api::{self, ROUTES, routes};
 use crate::mempool;
@@ -27,14 +28,8 @@ static STATUS_LABELS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let names = STATUSES.iter().map(u16::to_string);
     names.chain([OTHER.to_owned()]).collect()
 });
-/// State labels of the peers in the table.
-const PEER_STATES: [(State, &str); 5] = [
-    (State::Active, "active"),
-    (State::Busy, "busy"),
-    (State::Inactive, "inactive"),
-    (State::Failure, "failure"),
-    (State::Untried, "untried"),
-];
+/// States of the peers in the table.
+const PEER_STATES: [State; 5] = [State::Active, State::Busy, State::Inactive, State::Failure, State::Untried];
 
 /// Memory of the process in bytes, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,11 +54,6 @@ impl Sources<'_, '_> {
     fn of_peers<T>(&self, value: impl Fn(&Manager) -> T) -> Option<T> {
         self.node.peers.as_ref().map(value)
     }
-
-    /// Returns a value of the store; unknown if it cannot be read.
-    fn of_store<T>(&self, value: impl Fn(&StoreMetrics) -> Option<T>) -> Option<T> {
-        self.store.and_then(value)
-    }
 }
 
 /// Reads the value of a metric.
@@ -78,7 +68,7 @@ struct Metric(&'static str, &'static str, Read, &'static str, &'static str);
 const SECTIONS: &[(&str, &[Metric])] = &[
     ("The chain", &[
         Metric("nisd_info", "1", |s| {
-                let network = s.node.network.name.as_str();
+                let network = s.node.chain.network.name.as_str();
                 vec![(vec![("version", env!("CARGO_PKG_VERSION")), ("network", network)], 1)].into()
             },
             "Version of the program and name of the network; always 1.", ""),
@@ -87,14 +77,14 @@ const SECTIONS: &[(&str, &[Metric])] = &[
         Metric("nisd_status", "code", |s| s.node.status().code().into(),
             "State of the node, as in /status; 6 is synchronised.",
             "3 is running, 4 joining, 5 joined, 7 without active peers, 8 rebuilding its store."),
-        Metric("nisd_height", "blocks", |s| s.node.height.0.into(),
+        Metric("nisd_height", "blocks", |s| s.node.chain.height.0.into(),
             "Height of the last block.", ""),
         Metric("nisd_rebuild_target_height", "blocks", |s| s.node.rebuild_target.map(|height| height.0).into(),
             "Height at which the rebuild of the store ends; only while it is rebuilt.",
             "`nisd_height` is the height that it has reached."),
         Metric("nisd_blocks_behind", "blocks", |s| {
             let network = s.node.peers.as_ref().and_then(|peers| peers.height_check.network_height());
-            network.map(|height| height.0.saturating_sub(s.node.height.0)).into()
+            network.map(|height| height.0.saturating_sub(s.node.chain.height.0)).into()
         },
             "How many blocks half of the peers are ahead, by their reported heights.", ""),
         Metric("nisd_last_block_age_seconds", "s", |s| (-i64::from(s.node.clock_state(s.now).chain_ahead)).into(),
@@ -204,15 +194,15 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             "A histogram. A request may wait this long."),
         Metric("nisd_loop_step_longest_seconds", "s", |s| s.net.longest_iteration.into(),
             "The longest such time in the last 30 to 60 seconds.", ""),
-        Metric("nisd_store_bytes", "bytes", |s| s.of_store(|store| Some(store.bytes)).into(),
+        Metric("nisd_store_bytes", "bytes", |s| s.store.map(|store| store.bytes).into(),
             "Size of the store's file.", ""),
-        Metric("nisd_store_map_bytes", "bytes", |s| s.of_store(|store| Some(store.map_bytes)).into(),
+        Metric("nisd_store_map_bytes", "bytes", |s| s.store.map(|store| store.map_bytes).into(),
             "Maximum size of the store's file.", "Set by `nisd.mapSize`."),
-        Metric("nisd_store_map_used_bytes", "bytes", |s| s.of_store(|store| Some(store.used_bytes)).into(),
+        Metric("nisd_store_map_used_bytes", "bytes", |s| s.store.map(|store| store.used_bytes).into(),
             "Bytes of the store's file up to the last page in use.", ""),
-        Metric("nisd_disk_free_bytes", "bytes", |s| s.of_store(|store| store.free_bytes).into(),
+        Metric("nisd_disk_free_bytes", "bytes", |s| s.store.and_then(|store| store.free_bytes).into(),
             "Free space on the disk of the store.", ""),
-        Metric("nisd_store_readers", "", |s| s.of_store(|store| store.readers).into(),
+        Metric("nisd_store_readers", "", |s| s.store.and_then(|store| store.readers).into(),
             "Readers of the store, other programs included.", "The pages that they read are not reused meanwhile."),
         Metric("nisd_commit_duration_seconds", "s", |s| {
                 let times = s.store.and_then(|store| store.commit_times.as_ref());
@@ -261,7 +251,7 @@ pub fn metrics_documentation() -> String {
 impl Node<'_> {
     /// Collects all metrics.
     pub(super) fn metrics(&self, now: Now, effects: &dyn Effects) -> Exposition {
-        let (net, store) = (effects.metrics(), self.reader.store().metrics().ok());
+        let (net, store) = (effects.metrics(), self.chain.reader.store().metrics().ok());
         let sources = Sources { node: self, now, net: &net, store: store.as_ref(), memory: (self.memory)() };
         let mut exposition = Exposition::default();
         for Metric(name, _, read, meaning, _) in SECTIONS.iter().flat_map(|(_, metrics)| *metrics) {
@@ -273,19 +263,19 @@ impl Node<'_> {
     /// Returns the usage of every collection that outsiders can grow and that has its own limit: of the mempool, the
     /// block processor and the peer layer.
     pub fn limit_usage(&self) -> Vec<LimitUsage> {
-        let Node { mempool, events, .. } = self;
+        let Node { mempool, events, read_ahead: ahead, .. } = self;
         let mut usage = vec![
-            LimitUsage::new("unconfirmed transactions", mempool.len(), mempool::max_transactions(&self.network.chain)),
+            LimitUsage::new(
+                "unconfirmed transactions",
+                mempool.len(),
+                mempool::max_transactions(&self.chain.network.chain),
+            ),
             LimitUsage::new("bytes of the mempool", mempool.bytes(), mempool::MAX_BYTES),
             LimitUsage::new("fates of transactions", mempool.fates.count(), 2 * mempool::MAX_FATES),
             LimitUsage::new("bytes of blocks and changes for events", events.bytes(), api::events::MAX_BYTES),
             LimitUsage::new("bytes of cached responses", self.api.cache.bytes(), api::MAX_CACHED_BYTES),
             LimitUsage::new("bytes of kept lists", self.api.kept_lists.bytes(), api::MAX_LIST_BYTES),
-            LimitUsage::new(
-                "bytes of requests that wait for the disk",
-                self.read_ahead.waiting_bytes(),
-                read_ahead::MAX_WAITING_BYTES,
-            ),
+            LimitUsage::new("bytes of requests that wait for the disk", ahead.waiting_bytes(), MAX_WAITING_BYTES),
             LimitUsage::new("cached results of transactions", mempool.remembered_results(), mempool::MAX_RESULTS),
         ];
         usage.extend(self.block_processor.limit_usage());
@@ -302,7 +292,7 @@ fn seconds(millis: Option<i64>) -> f64 {
 fn peers_by_state(peers: Option<&Manager>) -> Vec<(Labels<'static>, usize)> {
     let count = |state: State| peers.map_or(0, |peers| peers.table.in_state(state).count());
     let unknown = (vec![("state", "unknown")], peers.map_or(0, |peers| peers.unidentified.len()));
-    PEER_STATES.iter().map(|(state, name)| (vec![("state", *name)], count(*state))).chain([unknown]).collect()
+    PEER_STATES.map(|state| (vec![("state", state.name())], count(state))).into_iter().chain([unknown]).collect()
 }
 
 /// Route id of requests to the websocket port; follows the ids of the HTTP API.

@@ -17,7 +17,6 @@
 
 mod block_processor;
 mod harvester;
-mod identity;
 mod import;
 mod metrics;
 mod peers;
@@ -39,8 +38,9 @@ pub use crate::peer::saved_peers::MAX_BYTES as MAX_SAVED_BYTES;
 
 use self::block_processor::BlockProcessor;
 use self::harvester::Harvester;
-use self::identity::Identity;
+use self::peers::Identity;
 use self::store_health::{StoreBackoff, Verification};
+use self::tick::TickPart;
 use self::warnings::{ClockMonitor, WarningTimes};
 use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
 use crate::budget::Budget;
@@ -108,11 +108,11 @@ pub struct Start<'a, 's> {
 
 /// The node's state machine.
 pub struct Node<'s> {
-    network: &'s Network,
-    clock: NetworkClock,
+    chain: NodeChain<'s>,
+    /// The network clock.
+    pub clock: NetworkClock,
     api: Api,
     broker: Broker,
-    height: Height,
     /// Timestamp of the tip.
     tip_time: Timestamp,
     /// Changes of the chain of which the event streams do not know yet: the last common block, and the undone blocks.
@@ -175,10 +175,25 @@ pub struct Node<'s> {
     pub peer_connections: usize,
     /// Whether requests of peers are answered before the node has joined its network: its answers are thrown away.
     pub counts_as_joined: bool,
-    /// The next part of a tick.
-    tick_part: usize,
+    /// The parts of a tick, the next one first.
+    tick_parts: [TickPart; 4],
+}
+
+/// The chain as the node knows it.
+struct NodeChain<'s> {
+    network: &'s Network,
+    /// Height of the tip.
+    height: Height,
     /// Released at the start of each tick, so that the store can reuse old pages.
     reader: SnapshotCache<'s>,
+}
+
+impl NodeChain<'_> {
+    /// Returns the chain at the last commit; `now` is network time.
+    fn at(&self, now: Timestamp) -> Result<ChainSnapshot<'_>, StoreError> {
+        let NodeChain { network, height, reader } = self;
+        Ok(ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now })
+    }
 }
 
 impl<'s> Node<'s> {
@@ -202,11 +217,10 @@ impl<'s> Node<'s> {
         let mut api = Api::new(api_settings(settings, local));
         api.count_shared(shared.clone());
         Ok(Node {
-            network,
+            chain: NodeChain { network, height: tip.height, reader: SnapshotCache::new(store) },
             clock,
             api,
             broker: Broker::new(websocket_limits(settings), network.byte, shared),
-            height: tip.height,
             tip_time: tip.timestamp,
             unread_changes: VecDeque::new(),
             identity,
@@ -242,24 +256,18 @@ impl<'s> Node<'s> {
             monotonic: || Duration::ZERO,
             peer_connections: usize::MAX,
             counts_as_joined: false,
-            tick_part: 0,
-            reader: SnapshotCache::new(store),
+            tick_parts: [TickPart::Chain, TickPart::News, TickPart::Verification, TickPart::Peers],
         })
     }
 
     /// Returns the failure after which the process has to end, so that another one opens the store.
     pub fn store_failure(&self) -> Option<StoreError> {
-        self.reader.store().failure()
+        self.chain.reader.store().failure()
     }
 
     /// Height of the tip.
     pub fn height(&self) -> Height {
-        self.height
-    }
-
-    /// The network clock.
-    pub fn clock(&self) -> &NetworkClock {
-        &self.clock
+        self.chain.height
     }
 
     /// Returns whether the node runs for the rebuild of its store, and the new store is complete and durable.
@@ -281,7 +289,7 @@ impl<'s> Node<'s> {
     pub fn status_line(&self) -> String {
         let activity = match (self.import.as_ref().filter(|import| !import.is_download()), self.status()) {
             (_, NodeStatus::Loading(target)) => {
-                return format!("height {} of {target}, rebuilding the store", self.height);
+                return format!("height {} of {target}, rebuilding the store", self.chain.height);
             }
             (Some(_), _) => "importing blocks from files",
             (None, NodeStatus::Running) => "not booted",
@@ -290,12 +298,12 @@ impl<'s> Node<'s> {
             (None, NodeStatus::NoRemoteNode) => "without active peers",
             (None, _) => "synchronised",
         };
-        format!("height {}, {activity}", self.height)
+        format!("height {}, {activity}", self.chain.height)
     }
 
     /// Commits imported and downloaded blocks before the node ends.
     pub fn stop(&mut self) -> Result<(), StoreError> {
-        self.import.take().map_or(Ok(()), |mut import| import.commit())
+        self.import.take().map_or(Ok(()), |mut import| import.importer.commit().map(drop))
     }
 
     /// Returns peer data to store on disk, if it is due. The next start reads the last output and contacts these peers
@@ -320,14 +328,6 @@ impl<'s> Node<'s> {
         let millis = monotonic.as_millis() as u64;
         let (network, network_millis) = (self.clock.now(unix_millis, millis), self.clock.millis(unix_millis, millis));
         Now { monotonic, network, network_millis }
-    }
-
-    /// Returns whether an event left work to do.
-    fn has_pending_work(&self) -> bool {
-        let mempool = &self.mempool;
-        !mempool.newly_accepted.is_empty()
-            || !mempool.fates.changed.is_empty()
-            || self.broker.has_work(!self.mempool.has_work())
     }
 
     /// Returns whether no client has made a request for [`IDLE_AFTER`], and no websocket session and no event stream is open.
@@ -358,31 +358,29 @@ impl Service for Node<'_> {
         if comes_from_client(&event) {
             self.last_request = now.monotonic;
         }
-        let progress = match event {
-            Event::Request(exchange) => self.request(exchange, now, effects),
+        let mut progress = Progress::Done;
+        match event {
+            Event::Request(exchange) => progress = self.request(exchange, now, effects),
             Event::WebSocketMessage { socket, message, is_text } => {
-                self.broker.on_message(socket, message, is_text, now, effects)
+                progress = self.broker.on_message(socket, message, is_text, now, effects);
             }
-            Event::WebSocketResumed { socket } => self.broker.on_resumed(socket, now, effects),
+            Event::WebSocketResumed { socket } => progress = self.broker.on_resumed(socket, now, effects),
             Event::WebSocketOpened { socket, client } => {
                 self.broker.open_websocket(socket, &client, now.monotonic, effects);
-                Progress::Done
             }
-            Event::Disconnected { connection } => {
-                self.on_disconnect(connection, now, effects);
-                Progress::Done
-            }
+            Event::Disconnected { connection } => self.on_disconnect(connection, now, effects),
             Event::FetchCompleted { fetch, result } => {
                 self.with_peers(now, effects, |peers, chain| peers.on_reply(fetch, result, now, chain));
                 effects.wake_at(now.monotonic);
-                Progress::Done
             }
             Event::Tick { budget, last_tick } => {
                 self.tick(budget, last_tick, time, effects);
-                return Progress::Done;
+                return progress;
             }
-        };
-        if self.has_pending_work() {
+        }
+        let mempool = &self.mempool;
+        let has_news = !mempool.newly_accepted.is_empty() || !mempool.fates.changed.is_empty();
+        if has_news || self.broker.has_work(!mempool.has_work()) {
             effects.wake_at(now.monotonic);
         } else if let Some(due) = self.broker.next_due().into_iter().chain(self.events.next_due()).min() {
             effects.wake_at(due.max(now.monotonic));

@@ -1,19 +1,20 @@
-//! The peer layer in the node: the chain and mempool that it reads, its effects, and the work that it has for the rest of
-//! the node.
+//! The peer layer in the node: the chain and mempool that it reads, its effects, the work that it has for the rest of the
+//! node, and the node's identity.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::Node;
-use super::block_processor::{BlockOrigin, ProcessedBlocks};
 use super::read_ahead::ReadAhead;
-use crate::chain::ChainSnapshot;
-use crate::crypto::Randomness;
+use super::{Node, NodeChain};
+use crate::api::BootRequest;
+use crate::config::Settings;
+use crate::crypto::{KeyPair, PrivateKey, Randomness};
 use crate::mempool::{Mempool, ShortId};
-use crate::model::{Address, Hash256, Height, Network};
+use crate::model::{Address, Hash256, Height, Network, Timestamp};
 use crate::net::service::Effects;
 use crate::peer::io::{Action, LocalChain, Now, OwnTip, StoreUnreadable};
+use crate::peer::wire::{self, MetaData, NodeInfo};
 use crate::peer::{Manager, PeerSettings};
 use crate::rules::{Rejection, ValidationResult};
 use crate::state;
@@ -98,11 +99,9 @@ impl Node<'_> {
             }
             let transaction = self.peers.as_mut().and_then(Manager::next_remote_transaction);
             let Some(transaction) = transaction else { break };
-            let Node { reader, network, height, mempool, .. } = self;
-            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
+            let added = self.mempool.add(transaction, &self.chain.at(now.network)?);
             // Any other invalid transaction has no consequences for the peer: it may be valid on the peer's chain.
-            if let Err(Rejection::Result(ValidationResult::FailureSignatureNotVerifiable)) =
-                mempool.add(transaction, &chain)
+            if let Err(Rejection::Result(ValidationResult::FailureSignatureNotVerifiable)) = added
                 && let Some(peers) = &mut self.peers
             {
                 peers.reject_remote_transactions(now);
@@ -119,7 +118,7 @@ impl Node<'_> {
         effects: &mut dyn Effects,
         run: impl FnOnce(&mut Manager, &ChainReader<'_>),
     ) {
-        let Node { reader, network, mempool, peers, read_backoff, read_ahead, .. } = self;
+        let Node { chain: NodeChain { reader, network, .. }, mempool, peers, read_backoff, read_ahead, .. } = self;
         let Some(peers) = peers else { return };
         match reader.snapshot() {
             Ok(snapshot) => {
@@ -130,15 +129,52 @@ impl Node<'_> {
             Err(error) => read_backoff.record_failure(&error, now.monotonic),
         }
     }
+}
 
-    /// Records the result of processed blocks.
-    pub(super) fn record_processed(&mut self, processed: &ProcessedBlocks, now: Now) {
-        let Some(peers) = &mut self.peers else { return };
-        match &processed.origin {
-            BlockOrigin::Harvested(_) => {}
-            BlockOrigin::Pulled(node) => peers.on_blocks_validated(node, &processed.result, now),
-            BlockOrigin::Pushed(block) => peers.record_pushed_block(&block.by, &processed.result, now),
-        }
+/// The node's key, what others see of it, and whether it has joined its network.
+pub struct Identity {
+    /// Signs the node's messages.
+    pub keys: Rc<KeyPair>,
+    /// What peers see of the node.
+    pub info: NodeInfo,
+    /// Network time of its start.
+    pub started: Timestamp,
+    pub is_booted: bool,
+}
+
+impl Identity {
+    /// Creates the identity from the settings. Without a configured boot key the node uses `new_key`, a fresh key.
+    pub fn new(settings: &Settings, new_key: PrivateKey, now: Timestamp) -> Identity {
+        let keys = KeyPair::new(settings.node.boot_key.as_ref().unwrap_or(&new_key));
+        let address = || Address::from_public_key(&keys.public(), settings.network.byte).to_string();
+        let platform = format!("nisd ({}) on {}", env!("CARGO_PKG_VERSION"), std::env::consts::OS);
+        let info = NodeInfo {
+            identity: wire::Identity {
+                key: keys.public(),
+                name: Some(settings.node.boot_name.clone().unwrap_or_else(address)),
+            },
+            endpoint: settings.endpoint.clone(),
+            meta_data: MetaData {
+                version: settings.peers.announced_version.clone(),
+                platform: Some(platform),
+                application: None,
+                features: settings.node.features.bits() as i32,
+                network_id: MetaData::network_id_of(settings.network.byte),
+            },
+        };
+        let is_booted = settings.node.auto_boot || settings.node.boot_key.is_some();
+        Identity { keys: Rc::new(keys), info, started: now, is_booted }
+    }
+
+    /// Joins the network with the identity of the request.
+    pub fn boot(&mut self, request: BootRequest) {
+        let BootRequest { private_key, name, endpoint, application } = request;
+        self.keys = Rc::new(KeyPair::new(&private_key));
+        let NodeInfo { identity, endpoint: own_endpoint, meta_data } = &mut self.info;
+        *identity = wire::Identity { key: self.keys.public(), name };
+        *own_endpoint = endpoint;
+        meta_data.application = application;
+        self.is_booted = true;
     }
 }
 
@@ -161,24 +197,15 @@ pub fn node_importance(state: &impl Read, node: &Address, network: &Network) -> 
 
 impl LocalChain for ChainReader<'_> {
     fn tip(&self) -> Result<OwnTip, StoreUnreadable> {
-        let read = || {
-            let last = tip(self.snapshot)?.ok_or(StoreError::Empty)?;
-            let row = block_row(self.snapshot, last.height)?.ok_or(StoreError::Empty)?;
-            let signature = Some(row.signature);
-            Ok(OwnTip { height: last.height, hash: last.hash, signature, score: last.score })
-        };
-        read().map_err(unreadable)
+        let last = tip(self.snapshot)?.ok_or(StoreError::Empty)?;
+        let row = block_row(self.snapshot, last.height)?.ok_or(StoreError::Empty)?;
+        Ok(OwnTip { height: last.height, hash: last.hash, signature: Some(row.signature), score: last.score })
     }
 
     fn hashes_from(&self, first: Height, most: u64) -> Result<Vec<Hash256>, StoreUnreadable> {
-        let mut hashes = Vec::new();
-        for height in (first.0..first.0.saturating_add(most)).map(Height) {
-            match stored_header(self.snapshot, height).map_err(unreadable)? {
-                Some(header) => hashes.push(header.hash),
-                None => break,
-            }
-        }
-        Ok(hashes)
+        let heights = (first.0..first.0.saturating_add(most)).map(Height);
+        let headers = heights.map_while(|height| stored_header(self.snapshot, height).transpose());
+        Ok(headers.map(|header| header.map(|header| header.hash)).collect::<Result<_, StoreError>>()?)
     }
 
     fn short_ids(&self) -> Vec<ShortId> {
@@ -186,7 +213,7 @@ impl LocalChain for ChainReader<'_> {
     }
 
     fn importance(&self, node: &Address) -> Result<f64, StoreUnreadable> {
-        node_importance(self.snapshot, node, self.network).map_err(unreadable)
+        Ok(node_importance(self.snapshot, node, self.network)?)
     }
 
     fn has_read(&self, nodes: &[Address]) -> bool {
@@ -194,12 +221,14 @@ impl LocalChain for ChainReader<'_> {
     }
 
     fn important_accounts(&self) -> Result<u64, StoreUnreadable> {
-        let last = state::last_recalculation(self.snapshot).map_err(unreadable)?;
-        Ok(last.map_or(0, |last| last.eligible))
+        Ok(state::last_recalculation(self.snapshot)?.map_or(0, |last| last.eligible))
     }
 }
 
-fn unreadable(error: StoreError) -> StoreUnreadable {
-    log::warn!("{error}");
-    StoreUnreadable
+impl From<StoreError> for StoreUnreadable {
+    /// Logs the error, which the peer layer does not need.
+    fn from(error: StoreError) -> StoreUnreadable {
+        log::warn!("{error}");
+        StoreUnreadable
+    }
 }

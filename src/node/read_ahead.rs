@@ -92,11 +92,14 @@ pub struct AheadTicket {
     end: u64,
 }
 
-/// What a helper reads at present, and for whom.
-struct Reading {
+/// Work that waits for a helper, or that one does at present.
+struct Pending {
+    work: AheadWork,
     /// The client; none for the node.
     owner: Option<Owner>,
-    work: AheadWork,
+    /// Time that helpers have spent on it.
+    spent: Duration,
+    is_reading: bool,
 }
 
 /// What waits for helpers.
@@ -111,18 +114,14 @@ pub struct ReadAhead {
     /// Reads from the disk by this process when it last looked.
     seen_reads: u64,
     places: Quota<ConnectionId>,
-    requests: BTreeMap<ConnectionId, Vec<u8>>,
-    /// Work of the node, in its order.
-    own: BTreeMap<u64, AheadWork>,
+    /// All work, that of the node in its order.
+    pending: BTreeMap<Waiting, Pending>,
     /// The number of the next work of the node.
     next_own: u64,
     /// Whether the last that a helper got was for the node.
     was_own: bool,
-    reading: BTreeMap<Waiting, Reading>,
     /// The accounts that are read ahead.
     accounts: Option<AheadTicket>,
-    /// Time spent on what is not finished.
-    spent: BTreeMap<Waiting, Duration>,
     finished: BTreeSet<ConnectionId>,
     gave_way: BTreeSet<ConnectionId>,
     warm: BTreeMap<u64, Duration>,
@@ -160,16 +159,8 @@ impl ReadAhead {
         self.memory > 0 && self.store > SMALL_STORE && (self.store > self.memory || now < self.cold_until)
     }
 
-    /// Returns whether a new request waits until it was read ahead.
-    pub fn parks(&mut self, connection: ConnectionId, owner: Owner, request: &Request<'_>, now: Duration) -> bool {
-        if !self.is_cold(now) {
-            return false;
-        }
-        self.parks_bytes(connection, owner, request_bytes(request), now)
-    }
-
-    /// Like [`parks`](Self::parks), of a request in the form of HTTP.
-    pub fn parks_bytes(&mut self, connection: ConnectionId, owner: Owner, bytes: Vec<u8>, now: Duration) -> bool {
+    /// Returns whether a new request, in the form of HTTP, waits until it was read ahead.
+    pub fn parks(&mut self, connection: ConnectionId, owner: Owner, bytes: Vec<u8>, now: Duration) -> bool {
         if !self.is_cold(now) {
             return false;
         }
@@ -177,7 +168,9 @@ impl ReadAhead {
         if is_warm || bytes.len() > MAX_REQUEST_BYTES {
             return false;
         }
-        self.wait(connection, owner, bytes, now);
+        let work = AheadWork { kind: AheadKind::Request, bytes };
+        let pending = Pending { work, owner: Some(owner), spent: Duration::ZERO, is_reading: false };
+        self.add(Waiting::Client(connection), pending, now);
         while self.places.total() > MAX_WAITING_BYTES
             && let Some((_, loser)) = self.places.gives_way()
         {
@@ -187,10 +180,13 @@ impl ReadAhead {
         true
     }
 
-    fn wait(&mut self, connection: ConnectionId, owner: Owner, request: Vec<u8>, now: Duration) {
-        self.places.hold(connection, owner, request.len(), now);
-        self.places.wait(connection, now);
-        self.requests.insert(connection, request);
+    /// Lets work wait for a helper.
+    fn add(&mut self, waiting: Waiting, pending: Pending, now: Duration) {
+        if let (Waiting::Client(connection), Some(owner)) = (waiting, pending.owner) {
+            self.places.hold(connection, owner, pending.work.bytes.len(), now);
+            self.places.wait(connection, now);
+        }
+        self.pending.insert(waiting, pending);
     }
 
     /// Lets a request be answered with 503.
@@ -267,65 +263,70 @@ impl ReadAhead {
     }
 
     fn add_own(&mut self, kind: AheadKind, bytes: Vec<u8>) {
-        self.own.insert(self.next_own, AheadWork { kind, bytes });
+        let pending =
+            Pending { work: AheadWork { kind, bytes }, owner: None, spent: Duration::ZERO, is_reading: false };
+        self.pending.insert(Waiting::Node(self.next_own), pending);
         self.next_own += 1;
     }
 
     /// Returns whether more work of the node may wait; there is none while everything is in memory.
     pub fn has_room(&self, now: Duration) -> bool {
-        self.is_cold(now) && self.own.values().map(|work| work.bytes.len()).sum::<usize>() < MAX_WAITING_BYTES
+        self.is_cold(now) && self.own().map(|(_, work)| work.bytes.len()).sum::<usize>() < MAX_WAITING_BYTES
+    }
+
+    /// Returns the work of the node that waits.
+    fn own(&self) -> impl Iterator<Item = (Waiting, &AheadWork)> {
+        let own = self.pending.range(Waiting::Node(0)..).filter(|(_, pending)| !pending.is_reading);
+        own.map(|(waiting, pending)| (*waiting, &pending.work))
     }
 
     /// Returns whether work of the node is still being read ahead.
     pub fn is_reading(&self, ticket: AheadTicket) -> bool {
         let AheadTicket { first, end } = ticket;
-        let reading = self.reading.range(Waiting::Node(first)..Waiting::Node(end));
-        self.own.range(first..end).next().is_some() || reading.count() > 0
+        self.pending.range(Waiting::Node(first)..Waiting::Node(end)).next().is_some()
     }
 
     /// Forgets work of the node that is no longer needed. What a helper reads for it is read in vain.
     pub fn cancel(&mut self, ticket: AheadTicket) {
         for number in ticket.first..ticket.end {
-            self.own.remove(&number);
             self.forget(Waiting::Node(number));
         }
     }
 
-    /// Forgets what is not finished of some work; a helper that works on it does not do so again.
+    /// Forgets some work; a helper that works on it does not do so again.
     fn forget(&mut self, waiting: Waiting) {
-        if let Some(reading) = self.reading.get_mut(&waiting) {
-            reading.work.bytes.clear();
+        match self.pending.get_mut(&waiting) {
+            Some(pending) if pending.is_reading => pending.work.bytes.clear(),
+            _ => drop(self.pending.remove(&waiting)),
         }
-        self.spent.remove(&waiting);
     }
 
     /// Returns whether anything waits for a helper.
     pub fn has_waiting(&self) -> bool {
-        !self.own.is_empty() || self.places.has_waiting()
+        self.own().next().is_some() || self.places.has_waiting()
     }
 
     /// Takes the next work for a helper.
     pub fn next(&mut self, now: Duration) -> Option<(Waiting, AheadWork)> {
-        let is_own = !(self.own.is_empty() || self.was_own && self.places.has_waiting());
-        self.was_own = is_own;
-        let (waiting, owner, work) = if is_own {
-            let (number, work) = self.own.pop_first()?;
-            (Waiting::Node(number), None, work)
+        let own = self.own().next().map(|(waiting, _)| waiting);
+        let own = own.filter(|_| !self.was_own || !self.places.has_waiting());
+        self.was_own = own.is_some();
+        let waiting = if let Some(own) = own {
+            own
         } else {
-            let (owner, connection) = self.places.next(now)?;
+            let (_, connection) = self.places.next(now)?;
             self.places.release(connection, now);
-            let bytes = self.requests.remove(&connection)?;
-            (Waiting::Client(connection), Some(owner), AheadWork { kind: AheadKind::Request, bytes })
+            Waiting::Client(connection)
         };
-        self.reading.insert(waiting, Reading { owner, work: work.clone() });
-        Some((waiting, work))
+        let pending = self.pending.get_mut(&waiting)?;
+        pending.is_reading = true;
+        Some((waiting, pending.work.clone()))
     }
 
     /// Takes the result of a helper: whether it has read from the disk, or nothing if it failed, and the time it `took`. What
     /// waits goes on in any case.
     pub fn finish(&mut self, waiting: Waiting, has_read: Option<bool>, took: Duration, now: Duration) {
-        self.spent.remove(&waiting);
-        let Some(Reading { owner, work }) = self.reading.remove(&waiting) else { return };
+        let Some(Pending { owner, work, .. }) = self.pending.remove(&waiting) else { return };
         if has_read == Some(true) {
             self.cold_until = now + COLD_FOR;
         }
@@ -359,20 +360,18 @@ impl ReadAhead {
     /// waiting for what is not in memory yet.
     pub fn postpone(&mut self, waiting: Waiting, took: Duration, now: Duration) {
         self.cold_until = now + COLD_FOR;
-        let Some(Reading { owner, work }) = self.reading.remove(&waiting) else { return };
-        if let Some(owner) = owner {
+        let Some(mut pending) = self.pending.remove(&waiting) else { return };
+        if let Some(owner) = pending.owner {
             self.charge(owner, took, now);
         }
-        let spent = self.spent.remove(&waiting).unwrap_or_default() + took;
-        let is_over = spent >= MAX_READING_TIME;
-        match (waiting, owner) {
-            _ if work.bytes.is_empty() => return,
-            (Waiting::Client(connection), _) if is_over => return self.reject(connection),
-            (Waiting::Client(connection), Some(owner)) => self.wait(connection, owner, work.bytes, now),
-            (Waiting::Node(number), _) if !is_over => drop(self.own.insert(number, work)),
-            _ => return,
+        (pending.spent, pending.is_reading) = (pending.spent + took, false);
+        let is_over = pending.spent >= MAX_READING_TIME;
+        match waiting {
+            _ if pending.work.bytes.is_empty() => {}
+            Waiting::Client(connection) if is_over => self.reject(connection),
+            Waiting::Node(_) if is_over => {}
+            _ => self.add(waiting, pending, now),
         }
-        self.spent.insert(waiting, spent);
     }
 
     /// Lets everything go on without reading ahead: no helper can be started.
@@ -389,9 +388,7 @@ impl ReadAhead {
 
     /// Forgets a connection that was closed. What a helper reads for it is read in vain.
     pub fn remove(&mut self, connection: ConnectionId, now: Duration) {
-        if self.requests.remove(&connection).is_some() {
-            self.places.release(connection, now);
-        }
+        self.places.release(connection, now);
         self.forget(Waiting::Client(connection));
         self.finished.remove(&connection);
         self.gave_way.remove(&connection);
@@ -404,7 +401,7 @@ impl ReadAhead {
 }
 
 /// Returns what a handler needs of a request.
-fn request_bytes(request: &Request<'_>) -> Vec<u8> {
+pub fn request_bytes(request: &Request<'_>) -> Vec<u8> {
     let (separator, query) = request.query.map_or(("", ""), |query| ("?", query));
     let mut head = format!("{} {}{separator}{query} HTTP/1.1\r\nHost: localhost\r\n", request.method, request.path);
     for name in ["Accept", "Content-Type"] {
@@ -462,7 +459,7 @@ mod tests {
     }
 
     fn parks(ahead: &mut ReadAhead, connection: u64, client: u8, account: usize, now: Duration) -> bool {
-        ahead.parks(ConnectionId(connection), owner(client), &get(account).request().unwrap(), now)
+        ahead.parks(ConnectionId(connection), owner(client), request_bytes(&get(account).request().unwrap()), now)
     }
 
     #[test]
@@ -529,8 +526,9 @@ mod tests {
         let mut ahead = enabled();
         let body = "x".repeat(MAX_REQUEST_BYTES - 1_000);
         let large = reader(&format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        let large = request_bytes(&large.request().unwrap());
         for connection in 0..100 {
-            assert!(ahead.parks(ConnectionId(connection), owner(1), &large.request().unwrap(), START));
+            assert!(ahead.parks(ConnectionId(connection), owner(1), large.clone(), START));
         }
         assert!(ahead.waiting_bytes() <= MAX_WAITING_BYTES);
         assert!(parks(&mut ahead, 200, 2, 1, START));
@@ -539,7 +537,7 @@ mod tests {
         let longer = "x".repeat(MAX_REQUEST_BYTES);
         let longer =
             reader(&format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{longer}", longer.len()));
-        assert!(!ahead.parks(ConnectionId(300), owner(1), &longer.request().unwrap(), START));
+        assert!(!ahead.parks(ConnectionId(300), owner(1), request_bytes(&longer.request().unwrap()), START));
     }
 
     #[test]
@@ -580,7 +578,7 @@ mod tests {
         ahead.remove(ConnectionId(3), START);
         ahead.postpone(client(3), slice, START);
         assert_eq!(ahead.next(START).unwrap().0, client(2));
-        assert!(ahead.next(START).is_none() && ahead.spent.is_empty());
+        assert!(ahead.next(START).is_none() && ahead.pending.len() == 1);
     }
 
     #[test]
@@ -603,7 +601,7 @@ mod tests {
         let (waiting, work) = ahead.next(START).unwrap();
         assert_eq!((work.kind, &work.bytes[..]), (AheadKind::Range, &[Table::Blocks as u8, b'a'][..]));
         ahead.postpone(waiting, MAX_READING_TIME, START);
-        assert!(!ahead.is_reading(ticket) && !ahead.has_waiting() && ahead.spent.is_empty());
+        assert!(!ahead.is_reading(ticket) && !ahead.has_waiting() && ahead.pending.is_empty());
         let ticket = range(&mut ahead);
         ahead.cancel(ticket);
         assert!(!ahead.is_reading(ticket) && !ahead.has_waiting());
@@ -612,7 +610,7 @@ mod tests {
         let (waiting, _) = ahead.next(START).unwrap();
         ahead.cancel(ticket);
         ahead.postpone(waiting, MOMENT, START);
-        assert!(!ahead.is_reading(ticket) && !ahead.has_waiting() && ahead.spent.is_empty());
+        assert!(!ahead.is_reading(ticket) && !ahead.has_waiting() && ahead.pending.is_empty());
         let ticket = range(&mut ahead);
         ahead.give_up(START);
         assert!(!ahead.is_reading(ticket));

@@ -1,11 +1,11 @@
 //! Dispatches requests to the HTTP API, the websocket API and the explorer, and carries out what handlers leave to the node.
 
 use super::peers::carry_out_actions;
+use super::read_ahead::request_bytes;
 use super::{Node, SHUTDOWN_GRACE, UNITS_PER_SLICE, WEBSOCKET};
 use crate::api::routes::{self, Access};
 use crate::api::{Api, ApiError, BootRequest, Command, NodeContext, NodeStatus};
 use crate::budget::Budget;
-use crate::chain::ChainSnapshot;
 use crate::model::Block;
 use crate::net::service::{ConnectionId, Effects, Exchange, Progress};
 use crate::peer::Pusher;
@@ -22,7 +22,7 @@ impl Node<'_> {
         if client.listener == WEBSOCKET
             && let NodeStatus::Loading(target) = self.status()
         {
-            self.api.fail(&mut exchange, &ApiError::loading(self.height, target), now.network);
+            self.api.fail(&mut exchange, &ApiError::loading(self.chain.height, target), now.network);
             return Progress::Done;
         }
         if client.listener == WEBSOCKET {
@@ -35,22 +35,18 @@ impl Node<'_> {
             self.api.fail(&mut exchange, &ApiError::TOO_MUCH_TO_READ, now.network);
             return Progress::Done;
         }
+        // What will be rejected does not wait.
+        let route = routes::by_id(request.route).filter(|_| self.rebuild_target.is_none() && !exchange.is_rate_limited);
         if !exchange.is_resumed
-            && self.rebuild_target.is_none()
-            && !exchange.is_rate_limited
-            && routes::by_id(request.route)
-                .is_some_and(|route| route.reads_store && (route.access == Access::Public || client.is_local))
-            && self.read_ahead.parks(connection, Owner::of(&client), request, now.monotonic)
+            && route.is_some_and(|route| route.reads_store && (route.access == Access::Public || client.is_local))
+            && self.read_ahead.is_cold(now.monotonic)
+            && self.read_ahead.parks(connection, Owner::of(&client), request_bytes(request), now.monotonic)
         {
             return Progress::Queued;
         }
         // A transaction is validated against the whole mempool, and one of a replaced block may be on its way back into
         // it. While the mempool is updated after a chain change, only requests about these wait.
-        if !self.can_accept_announcements()
-            && self.rebuild_target.is_none()
-            && !exchange.is_rate_limited
-            && routes::by_id(request.route).is_some_and(|route| route.needs_mempool)
-        {
+        if !self.can_accept_announcements() && route.is_some_and(|route| route.needs_mempool) {
             self.waiting_for_mempool.insert(connection);
             return Progress::Suspended;
         }
@@ -110,24 +106,20 @@ impl Node<'_> {
     }
 
     fn boot(&mut self, request: BootRequest, now: Now) -> Result<(), StoreError> {
-        let Node { reader, network, height, harvester, identity, .. } = self;
-        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
-        harvester.unlock_configured(Some(&request.private_key), &chain)?;
-        identity.boot(request);
-        log::info!("joined the network as {}", identity.info.identity.key);
+        self.harvester.unlock_configured(Some(&request.private_key), &self.chain.at(now.network)?)?;
+        self.identity.boot(request);
+        log::info!("joined the network as {}", self.identity.info.identity.key);
         Ok(())
     }
 
     /// Submits a block that a peer pushed. Fails if this node has not joined its network.
     fn push_block(&mut self, block: Block, pusher: &Pusher, now: Now) -> Result<(), ApiError> {
-        let is_joined = self.has_joined();
-        let Node { reader, network, height, block_processor, peers, .. } = self;
-        if !is_joined {
-            let is_new = block_processor.push_before_join(&block, now.monotonic);
+        if !self.has_joined() {
+            let is_new = self.block_processor.push_before_join(&block, now.monotonic);
             return if is_new { Err(ApiError::NOT_BOOTED) } else { Ok(()) };
         }
-        let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
-        match (block_processor.push(block, *pusher, &chain, now.monotonic), peers) {
+        let pushed = self.block_processor.push(block, *pusher, self.chain.reader.snapshot()?, now.monotonic);
+        match (pushed, &mut self.peers) {
             (Err(Rejection::Store(error)), _) => return Err(error.into()),
             (Err(rejection), Some(peers)) => peers.record_pushed_block(pusher, &Err(rejection), now),
             (Err(_) | Ok(_), _) => {}
@@ -150,48 +142,24 @@ impl Node<'_> {
         now: Now,
         run: impl FnOnce(&mut Api, &mut Broker, NodeContext<'_>) -> T,
     ) -> Result<T, StoreError> {
-        let (status, clock) = (self.status(), self.clock_state(now));
-        let Node {
-            reader,
-            network,
-            height,
-            api,
-            broker,
-            mempool,
-            harvester,
-            peers,
-            identity,
-            randomness,
-            reorgs,
-            events,
-            settings,
-            ..
-        } = self;
         let context = NodeContext {
-            chain: ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network },
-            status,
+            status: self.status(),
+            clock: self.clock_state(now),
+            chain: self.chain.at(now.network)?,
             now,
-            clock,
-            forgets_hashes: settings.node.forgets_hashes,
-            mempool,
-            unlocked: &mut harvester.unlocked,
-            peers: peers.as_mut(),
-            info: &identity.info,
-            started: identity.started,
-            keys: &identity.keys,
-            reorgs,
-            events,
-            randomness,
+            forgets_hashes: self.settings.node.forgets_hashes,
+            mempool: &mut self.mempool,
+            unlocked: &mut self.harvester.unlocked,
+            peers: self.peers.as_mut(),
+            info: &self.identity.info,
+            started: self.identity.started,
+            keys: &self.identity.keys,
+            reorgs: &self.reorgs,
+            events: &mut self.events,
+            randomness: &mut self.randomness,
             budget,
         };
-        Ok(run(api, broker, context))
-    }
-
-    /// Writes all metrics to the log, if this was requested.
-    pub(super) fn log_metrics(&mut self, now: Now, effects: &mut dyn Effects) {
-        if std::mem::take(&mut self.must_log_metrics) {
-            log::info!("metrics\n{}", self.metrics(now, effects).to_lines());
-        }
+        Ok(run(&mut self.api, &mut self.broker, context))
     }
 
     /// Handles a closed connection.

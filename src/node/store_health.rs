@@ -67,7 +67,7 @@ const PASS_INTERVAL: Duration = Duration::from_secs(6 * 3600);
 const MAX_NAMED: u64 = 8;
 
 /// Position and results of the verification.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Verification {
     position: VerifyPosition,
     /// When the next range is due.
@@ -85,9 +85,7 @@ pub struct Verification {
 impl Verification {
     /// Creates the verification of a node that starts at `now`.
     pub fn new(now: Duration) -> Verification {
-        let position = VerifyPosition::default();
-        let due = now + INITIAL_DELAY;
-        Verification { position, due, reading: None, damaged: 0, damaged_last_pass: 0, passes: 0 }
+        Verification { due: now + INITIAL_DELAY, ..Verification::default() }
     }
 
     /// Verifies the next range if it is due, once it is read `ahead`. Damage is logged and counted; it is not an error.

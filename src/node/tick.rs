@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::block_processor::{BlockOrigin, StepError};
+use super::block_processor::BlockOrigin;
 use super::{Node, UNITS_PER_STEP};
 use crate::api::{ApiError, MempoolEvent};
 use crate::budget::Budget;
-use crate::chain::{ChainSnapshot, ConfirmedBlock};
+use crate::chain::ConfirmedBlock;
 use crate::model::{Height, Timestamp};
 use crate::net::service::{ConnectionId, Effects, LoopTime};
 use crate::peer::Manager;
@@ -15,8 +15,7 @@ use crate::rules::ValidationResult;
 use crate::store::{StoreError, tip};
 
 /// The parts of a tick, in their order.
-#[derive(Clone, Copy)]
-enum TickPart {
+pub enum TickPart {
     /// Blocks are imported, harvested or processed.
     Chain,
     /// The mempool follows the chain, and news are published.
@@ -26,25 +25,21 @@ enum TickPart {
     Peers,
 }
 
-impl TickPart {
-    const ALL: [TickPart; 4] = [TickPart::Chain, TickPart::News, TickPart::Verification, TickPart::Peers];
-}
-
 impl Node<'_> {
     /// Runs pending and due work. `last_tick` is the duration of the last tick.
     pub(super) fn tick(&mut self, budget: u32, last_tick: Duration, time: LoopTime, effects: &mut dyn Effects) {
         // Until a commit is durable and its consequences have begun, everything reads the state before it.
-        let store = self.reader.store();
+        let store = self.chain.reader.store();
         if self.imported.is_none()
             && !store.durability().is_sync_awaited()
             && !store.durability().has_unsynced_commit()
             && store.failure().is_none()
         {
-            self.reader.release();
+            self.chain.reader.release();
         }
         self.check_clock(time);
         let now = self.now(time);
-        self.read_ahead.look(self.reader.store(), self.reads_from_disk, now.monotonic);
+        self.read_ahead.look(store, self.reads_from_disk, now.monotonic);
         for connection in self.read_ahead.take_finished() {
             self.end_reading(connection, now, effects);
         }
@@ -54,42 +49,39 @@ impl Node<'_> {
             import.observe_slice(last_tick, is_idle, now.monotonic);
         }
         let tick = self.budget(budget);
-        for part in 0..TickPart::ALL.len() {
+        for part in 0..self.tick_parts.len() {
             // A part that has waited for the disk lets clients come first.
             if part > 0 && tick.is_late() {
                 effects.wake_at(now.monotonic);
                 break;
             }
             self.run_part(budget, now, effects);
-            self.tick_part = (self.tick_part + 1) % TickPart::ALL.len();
+            self.tick_parts.rotate_left(1);
         }
         self.warn_of_splits(now);
-        self.log_metrics(now, effects);
+        if std::mem::take(&mut self.must_log_metrics) {
+            log::info!("metrics\n{}", self.metrics(now, effects).to_lines());
+        }
         self.broker.on_timer(now.monotonic, effects);
         effects.wake_at(self.next_tick(now));
     }
 
     /// Runs the next part of a tick.
     fn run_part(&mut self, budget: u32, now: Now, effects: &mut dyn Effects) {
-        let (can_read, can_write) = (&self.read_backoff, &self.write_backoff);
-        let [can_read, can_write] = [can_read, can_write].map(|backoff| now.monotonic >= backoff.retry_at);
-        match TickPart::ALL[self.tick_part] {
-            TickPart::Chain if can_read && can_write => {
-                if let Err(error) = self.change_chain(budget, now) {
-                    self.write_backoff.record_failure(&error, now.monotonic);
-                }
-            }
-            TickPart::News if can_read => match self.work(budget, now, effects) {
-                Err(error) => self.read_backoff.record_failure(&error, now.monotonic),
-                Ok(()) => self.read_backoff.record_no_failure(now.monotonic),
-            },
+        let can_read = now.monotonic >= self.read_backoff.retry_at;
+        let can_write = now.monotonic >= self.write_backoff.retry_at;
+        let (result, backoff) = match self.tick_parts[0] {
+            TickPart::Chain if can_read && can_write => (self.change_chain(budget, now), &mut self.write_backoff),
+            TickPart::News if can_read => (self.work(budget, now, effects), &mut self.read_backoff),
             TickPart::Verification if can_read => {
-                if let Err(error) = self.verification.work(&self.reader, &mut self.read_ahead, now.monotonic) {
-                    self.read_backoff.record_failure(&error, now.monotonic);
-                }
+                let result = self.verification.work(&self.chain.reader, &mut self.read_ahead, now.monotonic);
+                (result, &mut self.read_backoff)
             }
-            TickPart::Peers => self.run_peers(now, effects),
-            _ => {}
+            TickPart::Peers => return self.run_peers(now, effects),
+            _ => return,
+        };
+        if let Err(error) = result {
+            backoff.record_failure(&error, now.monotonic);
         }
     }
 
@@ -97,11 +89,9 @@ impl Node<'_> {
     fn work(&mut self, budget: u32, now: Now, effects: &mut dyn Effects) -> Result<(), StoreError> {
         let time = now.network;
         self.read_new_tip()?;
-        let Node { reader, network, height, mempool, monotonic, .. } = self;
-        mempool.tick(time, now.monotonic);
-        if mempool.has_work() {
-            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
-            mempool.work(&chain, &mut Budget::timed(budget, *monotonic))?;
+        self.mempool.tick(time, now.monotonic);
+        if self.mempool.has_work() {
+            self.mempool.work(&self.chain.at(time)?, &mut Budget::timed(budget, self.monotonic))?;
         }
         self.tell_mempool_changes(time)?;
         for hash in std::mem::take(&mut self.mempool.fates.changed) {
@@ -116,26 +106,25 @@ impl Node<'_> {
                 effects.resume(connection);
             }
         }
+        self.read_backoff.record_no_failure(now.monotonic);
         Ok(())
     }
 
     /// Hands the changes of the mempool to the websocket API and to the event streams.
     fn tell_mempool_changes(&mut self, time: Timestamp) -> Result<(), StoreError> {
-        let Node { reader, network, height, mempool, events, broker, .. } = self;
+        let Node { chain, mempool, events, broker, .. } = self;
         let tells_events = events.tells_mempool();
         while let Some(transaction) = mempool.newly_accepted.pop_front() {
             if tells_events && let Some(entry) = mempool.by_hash(&transaction.hash()) {
-                let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
                 let is_root = entry.hashes.own == transaction.hash();
                 let event = if is_root { MempoolEvent::Arrived } else { MempoolEvent::Cosigned };
-                events.mempool_changed(entry, event, &chain)?;
+                events.mempool_changed(entry, event, &chain.at(time)?)?;
             }
             broker.news.on_transaction(transaction);
         }
         while let Some((entry, fate)) = mempool.newly_left.pop_front() {
             if tells_events {
-                let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: time };
-                events.mempool_changed(&entry, MempoolEvent::Left(fate), &chain)?;
+                events.mempool_changed(&entry, MempoolEvent::Left(fate), &chain.at(time)?)?;
             }
         }
         Ok(())
@@ -150,7 +139,7 @@ impl Node<'_> {
     /// Imports blocks, harvests, or processes blocks of peers; only one of them may change the chain at a time. A download
     /// without a block at hand keeps nobody waiting. Does nothing while the store waits for the disk.
     fn change_chain(&mut self, budget: u32, now: Now) -> Result<(), StoreError> {
-        let store = self.reader.store();
+        let store = self.chain.reader.store();
         if store.durability().waits_for_disk() {
             return Ok(());
         }
@@ -158,9 +147,9 @@ impl Node<'_> {
             self.show_imported();
         }
         // Takes the snapshot that everything reads until the commit below is durable.
-        self.reader.snapshot()?;
+        self.chain.reader.snapshot()?;
         self.import_blocks(&mut self.budget(budget), now)?;
-        if self.imports() {
+        if self.import.is_some() {
             return Ok(());
         }
         if self.imported.is_some() {
@@ -186,9 +175,8 @@ impl Node<'_> {
         // what is published.
         while (self.harvester.has_work() || self.harvest_blocked_until() <= now.monotonic) && !budget.is_exhausted() {
             budget.charge(UNITS_PER_STEP);
-            let Node { reader, network, height, mempool, harvester, .. } = self;
-            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: now.network };
-            if let Some(harvested) = harvester.step(now.monotonic, &chain, || mempool.in_fee_order())? {
+            let (chain, unconfirmed) = (self.chain.at(now.network)?, || self.mempool.in_fee_order());
+            if let Some(harvested) = self.harvester.step(now.monotonic, &chain, unconfirmed)? {
                 self.block_processor.add_harvested(harvested)?;
             }
             if !self.harvester.has_work() {
@@ -209,7 +197,7 @@ impl Node<'_> {
             let processed = match self.block_processor.step(now) {
                 Ok(Some(processed)) => processed,
                 Ok(None) => continue,
-                Err(StepError { error, dropped }) => {
+                Err((error, dropped)) => {
                     // It is not the peer's fault.
                     if let (Some(from), Some(peers)) = (dropped, &mut self.peers) {
                         peers.on_blocks_validated(&from, &Err(ValidationResult::Neutral.into()), now);
@@ -217,7 +205,13 @@ impl Node<'_> {
                     return Err(error);
                 }
             };
-            self.record_processed(&processed, now);
+            match (&processed.origin, &mut self.peers) {
+                (BlockOrigin::Pulled(from), Some(peers)) => peers.on_blocks_validated(from, &processed.result, now),
+                (BlockOrigin::Pushed(block), Some(peers)) => {
+                    peers.record_pushed_block(&block.by, &processed.result, now);
+                }
+                _ => {}
+            }
             let Some(chain_update) = processed.chain_update else { continue };
             if let BlockOrigin::Harvested(block) = &processed.origin {
                 self.harvester.record_own(block, &chain_update);
@@ -237,8 +231,8 @@ impl Node<'_> {
     /// Sets the tip to `last`; the chain is unchanged up to `common`, and `undone` blocks, highest first, are no longer in
     /// it. What has to be read for that is left to [`read_new_tip`](Self::read_new_tip).
     pub(super) fn set_tip(&mut self, common: Height, last: Height, undone: Vec<ConfirmedBlock>) {
-        self.reader.release();
-        self.height = last;
+        self.chain.reader.release();
+        self.chain.height = last;
         self.api.chain_changed();
         self.broker.chain_changed(common, last);
         self.unread_changes.push_back((common, undone));
@@ -247,13 +241,12 @@ impl Node<'_> {
     /// Reads the new tip after changes of the chain, and hands them to the event streams.
     fn read_new_tip(&mut self) -> Result<(), StoreError> {
         while let Some((common, undone)) = self.unread_changes.front_mut() {
-            let Node { reader, network, height, tip_time, events, .. } = self;
-            if let Some(tip) = tip(reader.snapshot()?)? {
-                *tip_time = tip.timestamp;
+            if let Some(tip) = tip(self.chain.reader.snapshot()?)? {
+                self.tip_time = tip.timestamp;
             }
-            let chain = ChainSnapshot { snapshot: reader.snapshot()?, network, height: *height, now: *tip_time };
+            let chain = self.chain.at(self.tip_time)?;
             // Blocks that it cannot describe now are unknown to it.
-            let result = events.chain_changed(*common, std::mem::take(undone), &chain);
+            let result = self.events.chain_changed(*common, std::mem::take(undone), &chain);
             self.unread_changes.pop_front();
             result?;
         }
@@ -273,7 +266,7 @@ impl Node<'_> {
             broker.work(is_mempool_current, node, effects);
         })?;
         for (socket, client, request) in self.broker.take_reads() {
-            if !self.read_ahead.parks_bytes(socket, client, request.into_bytes(), now.monotonic) {
+            if !self.read_ahead.parks(socket, client, request.into_bytes(), now.monotonic) {
                 self.end_reading(socket, now, effects);
             }
         }
@@ -290,12 +283,12 @@ impl Node<'_> {
     /// Returns when the next tick is due.
     fn next_tick(&self, now: Now) -> Duration {
         let may_publish_blocks = !self.mempool.has_work();
-        let for_chain = if self.reader.store().durability().waits_for_disk() {
+        let for_chain = if self.chain.reader.store().durability().waits_for_disk() {
             // A tick follows when the disk is done.
             Duration::MAX
-        } else if self.imported.is_some() && !self.reader.store().durability().is_syncing() {
+        } else if self.imported.is_some() && !self.chain.reader.store().durability().is_syncing() {
             now.monotonic
-        } else if self.imports() {
+        } else if self.import.is_some() {
             self.import_due()
         } else {
             let next_harvest = if self.is_catching_up(now.network) {
@@ -314,12 +307,11 @@ impl Node<'_> {
             || self.broker.has_work(may_publish_blocks)
             || (self.can_accept_announcements() && !self.waiting_for_mempool.is_empty())
             || self.peers.as_ref().is_some_and(Manager::has_work);
-        let peers_due = self.peers.as_ref().and_then(Manager::next_due).unwrap_or(Duration::MAX);
-        let due = self.mempool.next_expiry.min(self.broker.next_due().unwrap_or(Duration::MAX)).min(peers_due);
-        let due = due.min(self.events.next_due().unwrap_or(Duration::MAX));
-        let due = due.min(self.api.next_due().unwrap_or(Duration::MAX));
-        let due = due.min(self.verification.next_due(&self.read_ahead));
-        let other_work_at = if is_busy { now.monotonic } else { due };
+        let peers_due = self.peers.as_ref().and_then(Manager::next_due);
+        let timers = [peers_due, self.broker.next_due(), self.events.next_due(), self.api.next_due()];
+        let due = self.mempool.next_expiry.min(self.verification.next_due(&self.read_ahead));
+        let timers = timers.into_iter().flatten().chain([due]).min();
+        let other_work_at = timers.filter(|_| !is_busy).unwrap_or(now.monotonic);
         for_chain.min(other_work_at).max(self.read_backoff.retry_at).min(self.shutdown_at.unwrap_or(Duration::MAX))
     }
 }

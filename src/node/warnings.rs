@@ -98,10 +98,10 @@ impl Node<'_> {
 
     /// Records a chain update, and logs the blocks that it replaced.
     pub(super) fn note_reorg(&mut self, chain_update: &ChainUpdate, time: Timestamp) {
-        let (harvester, byte) = (&self.harvester, self.network.byte);
+        let (harvester, byte) = (&self.harvester, self.chain.network.byte);
         let signed_by = |replaced: &ReplacedBlock| Address::from_public_key(&replaced.signer, byte);
         let is_own = |replaced: &ReplacedBlock| {
-            harvester.has_harvested(&replaced.hash) || harvester.unlocked.contains(&signed_by(replaced))
+            harvester.recent_hashes.contains(&replaced.hash) || harvester.unlocked.contains(&signed_by(replaced))
         };
         let Some(reorg) = Reorg::of(chain_update, time, is_own) else { return };
         let mut harvesters: Vec<_> = reorg.replaced.iter().map(signed_by).collect();
@@ -148,7 +148,7 @@ impl Node<'_> {
             split.active,
             split.nodes.len(),
             format_addresses(&split.nodes),
-            self.network.chain.rewrite_limit
+            self.chain.network.chain.rewrite_limit
         );
     }
 }

@@ -101,6 +101,17 @@ pub enum State {
 }
 
 impl State {
+    /// Returns the name that the interface and the metrics use.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Untried => "untried",
+            State::Active => "active",
+            State::Busy => "busy",
+            State::Inactive => "inactive",
+            State::Failure => "failure",
+        }
+    }
+
     /// Returns whether such a peer is backed off from.
     fn is_backed_off(self) -> bool {
         matches!(self, State::Inactive | State::Failure)

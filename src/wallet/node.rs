@@ -84,7 +84,7 @@ impl NodeClient {
 
     /// Reads the secret of local requests from the data folder of the node, or from one beside it.
     pub fn with_cookie_of(mut self, data: &Path) -> NodeClient {
-        match LocalCookie::find(data, self.client.endpoint().port) {
+        match LocalCookie::find(data, self.client.endpoint.port) {
             Ok(cookie) => (self.client.cookie, self.lacks_cookie) = (Some(cookie), String::new()),
             Err(reason) => self.lacks_cookie = reason,
         }
@@ -93,7 +93,7 @@ impl NodeClient {
 
     /// Returns the node's URL.
     pub fn url(&self) -> String {
-        format!("http://{}", self.client.endpoint())
+        format!("http://{}", self.client.endpoint)
     }
 
     /// Returns the node's network byte.

@@ -244,7 +244,7 @@ impl<'s> SimulatedNode<'s> {
         let mut reader = RequestReader::new(0);
         reader.receive(bytes);
         let whole = reader.advance(|method, path| self.node.route(HTTP, method, path));
-        assert!(whole.map_err(|error| error.status())?, "a part of a request");
+        assert!(whole.map_err(|error| error.status)?, "a part of a request");
         let connection = self.connect();
         let (mut client, response, body) = (client_at(HTTP, from), Response::new(), Vec::new());
         client.is_local = reader.request().is_some_and(|request| self.node.is_local(&client, &request));

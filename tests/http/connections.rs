@@ -247,7 +247,7 @@ impl Harness {
 
     fn advance(&mut self, time: Duration) {
         self.uptime += time;
-        self.server.set_time(LoopTime { unix_millis: 0, monotonic: self.uptime });
+        self.server.time = LoopTime { unix_millis: 0, monotonic: self.uptime };
     }
 
     fn serve(&mut self) {
@@ -464,9 +464,9 @@ fn shared_bytes_held_by_the_service_evict_no_websocket() {
     let mut world = Harness::new(Limits { shared_bytes: 1000, ..Limits::default() });
     let (wire, _) = world.client(UPGRADE);
     world.serve();
-    let kept = world.server.shared_bytes_counter().share(vec![b'x'; 2000]);
+    let kept = world.server.shared_bytes.share(vec![b'x'; 2000]);
     world.tick();
-    world.service.publish = Some(world.server.shared_bytes_counter().share(vec![b'y'; 10]));
+    world.service.publish = Some(world.server.shared_bytes.share(vec![b'y'; 10]));
     world.serve();
     assert_eq!((world.server.stats().websockets, wire.is_over.get()), (1, false));
     drop(kept);

@@ -155,12 +155,12 @@ impl Server {
         let thread = std::thread::spawn(move || {
             let mut reactor = Reactor::new(limits, FetchLimits::default()).unwrap();
             bound.send(reactor.listen(LISTENER, "127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
-            let mut echo = Echo { shared: reactor.shared_bytes_counter(), ..Echo::default() };
+            let mut echo = Echo { shared: reactor.server.shared_bytes.clone(), ..Echo::default() };
             let mut stopping: Option<Instant> = None;
             loop {
                 reactor.poll(Duration::from_millis(5), &mut echo).unwrap();
                 reactor.tick(&mut echo, 500, Duration::ZERO);
-                let stats = reactor.stats();
+                let stats = reactor.server.stats();
                 assert_eq!(stats.websockets, echo.open.len());
                 let _ = report.send((stats, echo.closed.len()));
                 match stopping {

@@ -289,11 +289,11 @@ impl FuzzService {
             return;
         }
         match sent {
-            Ok(()) => visitor.sent.push((serial, message.len())),
+            Ok(()) => visitor.sent.push((serial, message.bytes())),
             Err(_) => (visitor.stage, visitor.work) = (Stage::Over, None),
         }
         // Besides messages: replies to pings, which stop when nothing is read, and the head of one message.
-        let bound = self.backlog_bytes.max(message.len() + 14) + self.output_bytes + 70_000;
+        let bound = self.backlog_bytes.max(message.bytes() + 14) + self.output_bytes + 70_000;
         assert!(effects.backlog(id) <= bound, "{} bytes wait for one websocket", effects.backlog(id));
     }
 

@@ -501,10 +501,7 @@ impl Fetcher {
 impl Connection {
     /// Returns the allocated bytes of a response in progress.
     fn held_bytes(&self) -> usize {
-        match &self.stage {
-            Stage::Open { reader, .. } => reader.held_bytes(),
-            _ => 0,
-        }
+        if let Stage::Open { reader, .. } = &self.stage { reader.held_bytes() } else { 0 }
     }
 
     /// Writes as much as the socket takes and returns the bytes written. Errors are left to the next read, which

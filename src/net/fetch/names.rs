@@ -36,7 +36,7 @@ impl Entry {
 }
 
 /// The names of hosts and their addresses.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Names {
     max_entries: usize,
     entries: BTreeMap<String, Entry>,
@@ -51,8 +51,7 @@ pub struct Names {
 impl Names {
     /// Returns a cache of at most `max_entries` names.
     pub fn new(max_entries: usize) -> Names {
-        let (queue, waiting, resolved) = Default::default();
-        Names { max_entries, entries: BTreeMap::new(), queue, waiting, resolved }
+        Names { max_entries, ..Names::default() }
     }
 
     /// Requests the addresses of a lower-case name or a numeric address. [`resolved`](Self::resolved) has

@@ -62,7 +62,10 @@ impl ResponseReader {
             self.read_heads(searched)?;
             let Some(head) = &mut self.head else { continue };
             let advanced = head.body.advance(&mut self.bytes, self.body_limit);
-            let Extent { length, used, is_complete } = advanced.map_err(body_error)?;
+            let Extent { length, used, is_complete } = advanced.map_err(|error| match error {
+                HttpError::BODY_TOO_LARGE | HttpError::HEADERS_TOO_LARGE => FetchError::TooLarge,
+                _ => FetchError::NotHttp("its chunks are malformed"),
+            })?;
             if is_complete {
                 // Bytes after the response are a fault of the server; do not reuse the connection.
                 head.keep_alive &= used == self.bytes.len() && rest.is_empty();
@@ -158,13 +161,6 @@ fn append(to: &mut Vec<u8>, bytes: &[u8], max: usize) {
         to.reserve_exact(capacity - to.len());
     }
     to.extend_from_slice(bytes);
-}
-
-fn body_error(error: HttpError) -> FetchError {
-    match error {
-        HttpError::BodyTooLarge | HttpError::HeadersTooLarge => FetchError::TooLarge,
-        _ => FetchError::NotHttp("its chunks are malformed"),
-    }
 }
 
 impl ResponseHead {

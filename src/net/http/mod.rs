@@ -17,47 +17,38 @@ pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, S
 /// A message that cannot be answered by a service. The connection is closed after the response, because the start of
 /// the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{} {}", self.status(), self.reason())]
-pub enum HttpError {
-    /// 400: not HTTP, or ambiguous; the text names the fault.
-    Malformed(&'static str),
-    /// 408: the request was not complete in time.
-    TooSlow,
-    /// 413: the body exceeds the limit.
-    BodyTooLarge,
-    /// 414: the request line alone exceeds the limit on the head.
-    UriTooLong,
-    /// 431: request line and headers together exceed the limit, or there are too many headers.
-    HeadersTooLarge,
-    /// 501: a transfer coding other than `chunked`.
-    UnknownTransferCoding,
-    /// 503: the node has no capacity for this connection or its data.
-    Overloaded,
-    /// 505: not HTTP/1.0 or HTTP/1.1.
-    UnknownVersion,
+#[error("{status} {}", self.reason())]
+pub struct HttpError {
+    /// Status code of the response.
+    pub status: u16,
+    /// What is wrong with a message that is not HTTP, or ambiguous.
+    fault: Option<&'static str>,
 }
 
 impl HttpError {
-    /// Returns the status code of the response.
-    pub fn status(self) -> u16 {
-        match self {
-            Self::Malformed(_) => 400,
-            Self::TooSlow => 408,
-            Self::BodyTooLarge => 413,
-            Self::UriTooLong => 414,
-            Self::HeadersTooLarge => 431,
-            Self::UnknownTransferCoding => 501,
-            Self::Overloaded => 503,
-            Self::UnknownVersion => 505,
-        }
+    /// The request was not complete in time.
+    pub const TOO_SLOW: HttpError = HttpError { status: 408, fault: None };
+    /// The body exceeds the limit.
+    pub const BODY_TOO_LARGE: HttpError = HttpError { status: 413, fault: None };
+    /// The request line alone exceeds the limit on the head.
+    pub const URI_TOO_LONG: HttpError = HttpError { status: 414, fault: None };
+    /// Request line and headers together exceed the limit, or there are too many headers.
+    pub const HEADERS_TOO_LARGE: HttpError = HttpError { status: 431, fault: None };
+    /// A transfer coding other than `chunked`.
+    pub const UNKNOWN_TRANSFER_CODING: HttpError = HttpError { status: 501, fault: None };
+    /// The node has no capacity for this connection or its data.
+    pub const OVERLOADED: HttpError = HttpError { status: 503, fault: None };
+    /// Not HTTP/1.0 or HTTP/1.1.
+    pub const UNKNOWN_VERSION: HttpError = HttpError { status: 505, fault: None };
+
+    /// 400: not HTTP, or ambiguous; the text names the fault.
+    pub const fn malformed(fault: &'static str) -> HttpError {
+        HttpError { status: 400, fault: Some(fault) }
     }
 
     /// Returns the reason shown to the client.
     pub fn reason(self) -> &'static str {
-        match self {
-            Self::Malformed(reason) => reason,
-            other => reason_phrase(other.status()),
-        }
+        self.fault.unwrap_or_else(|| reason_phrase(self.status))
     }
 
     /// Fills `response` with the HTML page of NIS1's web container and closes the connection after it.
@@ -65,10 +56,10 @@ impl HttpError {
     /// Services use it too, for paths that the container rejects.
     pub fn fill_response(self, response: &mut Response) {
         response.reset();
-        response.status = self.status();
+        response.status = self.status;
         response.close = true;
         response.header("Content-Type", "text/html;charset=iso-8859-1");
-        let page = format!("<h1>Bad Message {}</h1><pre>reason: {}</pre>", self.status(), self.reason());
+        let page = format!("<h1>Bad Message {}</h1><pre>reason: {}</pre>", self.status, self.reason());
         response.body.extend_from_slice(page.as_bytes());
     }
 }

@@ -105,17 +105,14 @@ enum Stage {
         route: MatchedRoute,
         continue_due: bool,
     },
-    Complete(ParsedRequest),
+    /// The range of the body and the end of the request are counted from the first unread byte.
+    Complete {
+        head: Head,
+        route: usize,
+        body: Range<usize>,
+        end: usize,
+    },
     Rejected(HttpError),
-}
-
-/// A complete request: its head, the range of its body and its end, counted from the first unread byte.
-#[derive(Debug)]
-struct ParsedRequest {
-    head: Head,
-    route: usize,
-    body: Range<usize>,
-    end: usize,
 }
 
 impl RequestReader {
@@ -142,18 +139,13 @@ impl RequestReader {
     /// Reads on. Returns whether a request is complete, which [`request`](Self::request) then returns. `route` is called for
     /// its method and path when its head is complete.
     pub fn advance(&mut self, route: impl Fn(&str, &str) -> MatchedRoute) -> Result<bool, HttpError> {
-        match self.read(route) {
-            Ok(()) => Ok(matches!(self.stage, Stage::Complete(_))),
-            Err(error) => {
-                self.stage = Stage::Rejected(error);
-                Err(error)
-            }
-        }
+        self.read(route).inspect_err(|error| self.stage = Stage::Rejected(*error))?;
+        Ok(matches!(self.stage, Stage::Complete { .. }))
     }
 
     /// Returns the complete request, until [`finish_request`](Self::finish_request).
     pub fn request(&self) -> Option<Request<'_>> {
-        let Stage::Complete(ParsedRequest { head, route, body, .. }) = &self.stage else { return None };
+        let Stage::Complete { head, route, body, .. } = &self.stage else { return None };
         let bytes = self.buffer.unread();
         let path = text(bytes, &head.path);
         Some(Request {
@@ -171,28 +163,25 @@ impl RequestReader {
 
     /// Moves past the complete request.
     pub fn finish_request(&mut self) {
-        if let Stage::Complete(whole) = &self.stage {
-            self.buffer.take(whole.end);
+        if let Stage::Complete { end, .. } = self.stage {
+            self.buffer.take(end);
             self.stage = Stage::Head { searched: 0 };
         }
     }
 
     /// Frees the memory of the body of the complete request.
     pub fn drop_body(&mut self) {
-        if let Stage::Complete(whole) = &mut self.stage {
-            self.buffer.remove(whole.body.clone());
-            whole.end -= whole.body.len();
-            whole.body.end = whole.body.start;
+        if let Stage::Complete { body, end, .. } = &mut self.stage {
+            self.buffer.remove(body.clone());
+            *end -= body.len();
+            body.end = body.start;
         }
     }
 
     /// Returns whether to send `100 Continue` now because the client waits for it before sending the body. True at most
     /// once per request.
     pub fn take_continue(&mut self) -> bool {
-        match &mut self.stage {
-            Stage::Body { continue_due, .. } => mem::take(continue_due),
-            _ => false,
-        }
+        if let Stage::Body { continue_due, .. } = &mut self.stage { mem::take(continue_due) } else { false }
     }
 
     /// Returns the number of chunks read since the last call.
@@ -219,16 +208,16 @@ impl RequestReader {
             let route = route(text(unread, &head.method), if path.is_empty() { "/" } else { path });
             let length = if let Body::Sized(length) = head.body { length } else { 0 };
             if length > route.body_limit {
-                return Err(HttpError::BodyTooLarge);
+                return Err(HttpError::BODY_TOO_LARGE);
             }
             let continue_due = head.expects_continue && unread.len() == head.len;
-            self.buffer.expect(head.len + length);
+            self.buffer.expected = head.len + length;
             self.stage = Stage::Body { head, route, continue_due };
         }
         let (head, route) = match &mut self.stage {
             Stage::Body { head, route, .. } => (head, *route),
             Stage::Rejected(error) => return Err(*error),
-            Stage::Head { .. } | Stage::Complete(_) => return Ok(()),
+            Stage::Head { .. } | Stage::Complete { .. } => return Ok(()),
         };
         let start = head.len;
         let advanced = head.body.advance(&mut self.buffer.unread_mut()[start..], route.body_limit);
@@ -238,7 +227,7 @@ impl RequestReader {
             self.buffer.remove(start + length..start + used);
         } else if let Stage::Body { head, .. } = mem::replace(&mut self.stage, Stage::Head { searched: 0 }) {
             let (body, end) = (start..start + length, start + used);
-            self.stage = Stage::Complete(ParsedRequest { head, route: route.id, body, end });
+            self.stage = Stage::Complete { head, route: route.id, body, end };
         }
         Ok(())
     }
@@ -268,7 +257,7 @@ pub(super) struct Head {
     pub expects_continue: bool,
 }
 
-const MALFORMED: HttpError = HttpError::Malformed("Bad Request");
+const MALFORMED: HttpError = HttpError::malformed("Bad Request");
 
 /// Parses the head at the start of `bytes`; `None` if it is incomplete.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
@@ -279,12 +268,24 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
     let len = match parsed.parse_with_uninit_headers(window, &mut storage) {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) if bytes.len() < HEAD_LIMIT => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err(too_large(window)),
-        Err(error) => return Err(parse_error(error)),
+        // The request line alone exceeds the limit, or all headers together do.
+        Ok(httparse::Status::Partial) => {
+            let line_end = position(window, empty_lines(window), b'\n');
+            return Err(line_end.map_or(HttpError::URI_TOO_LONG, |_| HttpError::HEADERS_TOO_LARGE));
+        }
+        Err(error) => {
+            return Err(match error {
+                httparse::Error::TooManyHeaders => HttpError::HEADERS_TOO_LARGE,
+                httparse::Error::Version => HttpError::UNKNOWN_VERSION,
+                httparse::Error::HeaderName => HttpError::malformed("Bad Header Name"),
+                httparse::Error::HeaderValue => HttpError::malformed("Bad Header Value"),
+                httparse::Error::Token => HttpError::malformed("Bad Request Line"),
+                _ => MALFORMED,
+            });
+        }
     };
-    let (method, target, version) = match (parsed.method, parsed.path, parsed.version) {
-        (Some(method), Some(target), Some(version)) => (method, target, version),
-        _ => return Err(MALFORMED),
+    let (Some(method), Some(target), Some(version)) = (parsed.method, parsed.path, parsed.version) else {
+        return Err(MALFORMED);
     };
     let fields = Fields::of(parsed.headers, version == 0)?;
     let method_start = empty_lines(window);
@@ -312,26 +313,6 @@ pub(in crate::net) fn may_end(bytes: &[u8], searched: usize) -> bool {
     fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
 
-fn parse_error(error: httparse::Error) -> HttpError {
-    match error {
-        httparse::Error::TooManyHeaders => HttpError::HeadersTooLarge,
-        httparse::Error::Version => HttpError::UnknownVersion,
-        httparse::Error::HeaderName => HttpError::Malformed("Bad Header Name"),
-        httparse::Error::HeaderValue => HttpError::Malformed("Bad Header Value"),
-        httparse::Error::Token => HttpError::Malformed("Bad Request Line"),
-        _ => MALFORMED,
-    }
-}
-
-/// Returns the error for a head that does not end within the limit: 414 if the request line alone exceeds it, otherwise
-/// 431.
-fn too_large(window: &[u8]) -> HttpError {
-    match position(window, empty_lines(window), b'\n') {
-        Some(_) => HttpError::HeadersTooLarge,
-        None => HttpError::UriTooLong,
-    }
-}
-
 /// Returns the bytes of empty lines before the request line, which RFC 9112 §2.2 asks servers to skip.
 fn empty_lines(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count()
@@ -349,7 +330,7 @@ fn split_target(method: &str, target: &str, start: usize) -> Result<(Range<usize
     } else {
         // The absolute form: http://host/path.
         let begins = |scheme: &&str| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
-        let scheme = ["http://", "https://"].into_iter().find(begins).ok_or(HttpError::Malformed("Bad URI"))?;
+        let scheme = ["http://", "https://"].into_iter().find(begins).ok_or(HttpError::malformed("Bad URI"))?;
         let length = target[scheme.len()..].find(['/', '?']);
         length.map_or(target.len(), |length| scheme.len() + length)
     };
@@ -393,30 +374,30 @@ impl Fields {
                     }
                 }
                 14 if name.eq_ignore_ascii_case("content-length") => {
-                    let length = decimal(value).ok_or(HttpError::Malformed("Bad Content-Length"))?;
+                    let length = decimal(value).ok_or(HttpError::malformed("Bad Content-Length"))?;
                     if fields.content_length.replace(length).is_some() {
-                        return Err(HttpError::Malformed("Duplicate Content-Length"));
+                        return Err(HttpError::malformed("Duplicate Content-Length"));
                     }
                 }
                 17 if name.eq_ignore_ascii_case("transfer-encoding") => {
                     once(&mut fields.is_chunked, "Duplicate Transfer-Encoding")?;
                     if !value.trim_ascii().eq_ignore_ascii_case(b"chunked") {
-                        return Err(HttpError::UnknownTransferCoding);
+                        return Err(HttpError::UNKNOWN_TRANSFER_CODING);
                     }
                 }
                 _ => {}
             }
         }
         match fields {
-            Fields { has_host: false, .. } if !is_http_10 => Err(HttpError::Malformed("No Host")),
-            Fields { is_chunked: true, .. } if is_http_10 => Err(HttpError::Malformed("Transfer-Encoding in HTTP/1.0")),
+            Fields { has_host: false, .. } if !is_http_10 => Err(HttpError::malformed("No Host")),
+            Fields { is_chunked: true, .. } if is_http_10 => Err(HttpError::malformed("Transfer-Encoding in HTTP/1.0")),
             fields => Ok(fields),
         }
     }
 
     fn body(&self) -> Result<Body, HttpError> {
         match (self.is_chunked, self.content_length) {
-            (true, Some(_)) => Err(HttpError::Malformed("Content-Length with Transfer-Encoding")),
+            (true, Some(_)) => Err(HttpError::malformed("Content-Length with Transfer-Encoding")),
             (true, None) => Ok(Body::Chunked(ChunkedBody::default())),
             (false, length) => Ok(Body::Sized(length.unwrap_or(0))),
         }
@@ -432,7 +413,7 @@ fn is_proxy_header(name: &str) -> bool {
 
 /// Records a header that may occur once.
 fn once(is_seen: &mut bool, fault: &'static str) -> Result<(), HttpError> {
-    if mem::replace(is_seen, true) { Err(HttpError::Malformed(fault)) } else { Ok(()) }
+    if mem::replace(is_seen, true) { Err(HttpError::malformed(fault)) } else { Ok(()) }
 }
 
 /// Parses a number of decimal digits only. A number that does not fit becomes the maximum, which exceeds any limit.
@@ -453,7 +434,7 @@ const EXTENSIONS_LIMIT: usize = 16 * 1024;
 /// Bytes of all trailer lines together, which are ignored; more is a 431.
 const TRAILER_LIMIT: usize = 4096;
 
-const BAD_CHUNK: HttpError = HttpError::Malformed("Bad Chunk");
+const BAD_CHUNK: HttpError = HttpError::malformed("Bad Chunk");
 
 /// How the end of a body is found.
 #[derive(Clone, Debug)]
@@ -483,7 +464,7 @@ impl Body {
             Body::Sized(length) if bytes.len() >= *length => Ok(Extent { is_complete: true, ..plain(*length) }),
             Body::Sized(_) => Ok(plain(bytes.len())),
             Body::Chunked(chunked) => chunked.advance(bytes, limit),
-            Body::UntilClosed if bytes.len() > limit => Err(HttpError::BodyTooLarge),
+            Body::UntilClosed if bytes.len() > limit => Err(HttpError::BODY_TOO_LARGE),
             Body::UntilClosed => Ok(plain(bytes.len())),
         }
     }
@@ -550,9 +531,7 @@ impl ChunkedBody {
     fn step(&mut self, bytes: &mut [u8], at: usize, body_limit: usize) -> Result<Option<usize>, HttpError> {
         match self.phase {
             Phase::SizeLine => {
-                let Some(line) = line_at(bytes, at, SIZE_LINE_LIMIT, BAD_CHUNK)? else {
-                    return Ok(None);
-                };
+                let Some(line) = line_at(bytes, at, SIZE_LINE_LIMIT, BAD_CHUNK)? else { return Ok(None) };
                 let (size, extension) = chunk_size(line).ok_or(BAD_CHUNK)?;
                 let next = at + line.len() + 2;
                 self.chunks = self.chunks.saturating_add(1);
@@ -561,7 +540,7 @@ impl ChunkedBody {
                     return Err(BAD_CHUNK);
                 }
                 if size > body_limit.saturating_sub(self.decoded) {
-                    return Err(HttpError::BodyTooLarge);
+                    return Err(HttpError::BODY_TOO_LARGE);
                 }
                 self.phase = match size {
                     0 => Phase::Trailers { seen: 0 },
@@ -592,7 +571,7 @@ impl ChunkedBody {
             },
             Phase::Trailers { seen } => {
                 let limit = TRAILER_LIMIT.saturating_sub(seen);
-                let Some(line) = line_at(bytes, at, limit, HttpError::HeadersTooLarge)? else {
+                let Some(line) = line_at(bytes, at, limit, HttpError::HEADERS_TOO_LARGE)? else {
                     return Ok(None);
                 };
                 self.phase = match line {
@@ -793,11 +772,11 @@ mod tests {
             let head = format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
             reader.receive(head.as_bytes());
             let refused = reader.advance(route);
-            assert_eq!(refused, if fits { Ok(false) } else { Err(HttpError::BodyTooLarge) }, "{path} {length}");
+            assert_eq!(refused, if fits { Ok(false) } else { Err(HttpError::BODY_TOO_LARGE) }, "{path} {length}");
         }
         let mut reader = RequestReader::new(0);
         reader.receive(b"POST /small HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n");
-        assert_eq!(reader.advance(route).unwrap_err(), HttpError::BodyTooLarge);
+        assert_eq!(reader.advance(route).unwrap_err(), HttpError::BODY_TOO_LARGE);
     }
 
     #[test]
@@ -837,7 +816,7 @@ mod tests {
     fn an_endless_head_is_rejected_in_any_pieces() {
         let line = [b"GET /".as_slice(), &[b'a'; 9000]].concat();
         let headers = [b"GET / HTTP/1.1\r\n".as_slice(), &b"a: b\r\n".repeat(1500)].concat();
-        for (bytes, error) in [(line, HttpError::UriTooLong), (headers, HttpError::HeadersTooLarge)] {
+        for (bytes, error) in [(line, HttpError::URI_TOO_LONG), (headers, HttpError::HEADERS_TOO_LARGE)] {
             let cuts: Vec<usize> = (0..bytes.len()).step_by(97).collect();
             assert_eq!(read_in_pieces(&bytes, &cuts), [Err(error)]);
         }
@@ -928,7 +907,7 @@ mod head_tests {
     fn other_targets_are_rejected() {
         for target in ["host:80", "*", "ftp://x/y", "a/b", "http:/x"] {
             let text = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
-            assert_eq!(parse_all(&text).unwrap_err(), HttpError::Malformed("Bad URI"), "{target}");
+            assert_eq!(parse_all(&text).unwrap_err(), HttpError::malformed("Bad URI"), "{target}");
         }
         let text = "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n";
         assert_eq!(&text[parse_all(text).unwrap().unwrap().path], "*");
@@ -950,7 +929,7 @@ mod head_tests {
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
             "Transfer-Encoding\t: chunked\r\n",
         ] {
-            assert_eq!(fault_of(headers).status(), 400, "{headers}");
+            assert_eq!(fault_of(headers).status, 400, "{headers}");
         }
         for headers in [
             "Transfer-Encoding: gzip, chunked\r\n",
@@ -960,10 +939,10 @@ mod head_tests {
             "Transfer-Encoding: \r\n",
             "Transfer-Encoding: \"chunked\"\r\n",
         ] {
-            assert_eq!(fault_of(headers).status(), 501, "{headers}");
+            assert_eq!(fault_of(headers).status, 501, "{headers}");
         }
         let old = "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
-        assert_eq!(parse_all(old).unwrap_err().status(), 400);
+        assert_eq!(parse_all(old).unwrap_err().status, 400);
     }
 
     #[test]
@@ -971,7 +950,7 @@ mod head_tests {
         assert!(parse_all("GET / HTTP/1.1\r\n\r\n").is_err());
         assert!(parse_all("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n").is_err());
         assert!(parse_all("GET / HTTP/1.0\r\n\r\n").unwrap().is_some_and(|head| head.is_http_10 && !head.keep_alive));
-        assert_eq!(parse_all("GET / HTTP/2.0\r\n\r\n").unwrap_err(), HttpError::UnknownVersion);
+        assert_eq!(parse_all("GET / HTTP/2.0\r\n\r\n").unwrap_err(), HttpError::UNKNOWN_VERSION);
     }
 
     #[test]
@@ -994,11 +973,11 @@ mod head_tests {
         let exact = head(HEAD_LIMIT - fixed);
         assert_eq!(parse_all(&exact).unwrap().unwrap().len, HEAD_LIMIT);
         let over = head(HEAD_LIMIT - fixed + 1);
-        assert_eq!(parse_all(&over).unwrap_err(), HttpError::HeadersTooLarge);
+        assert_eq!(parse_all(&over).unwrap_err(), HttpError::HEADERS_TOO_LARGE);
         let long = format!("GET /{} HTTP/1.1\r\n", "a".repeat(HEAD_LIMIT));
-        assert_eq!(parse_all(&long).unwrap_err(), HttpError::UriTooLong);
+        assert_eq!(parse_all(&long).unwrap_err(), HttpError::URI_TOO_LONG);
         let many = "a: b\r\n".repeat(MAX_HEADERS + 1);
-        assert_eq!(fault_of(&many), HttpError::HeadersTooLarge);
+        assert_eq!(fault_of(&many), HttpError::HEADERS_TOO_LARGE);
     }
 }
 
@@ -1036,21 +1015,21 @@ mod body_tests {
             "0\r\n X: folded\r\n\r\n",
             "0\r\nno colon\r\n\r\n",
         ] {
-            assert_eq!(decode(text, 10).unwrap_err().status(), 400, "{text:?}");
+            assert_eq!(decode(text, 10).unwrap_err().status, 400, "{text:?}");
         }
     }
 
     #[test]
     fn chunked_bodies_keep_every_limit() {
-        assert_eq!(decode("b\r\n", 10).unwrap_err(), HttpError::BodyTooLarge, "before the data");
-        assert_eq!(decode("6\r\nabcdef\r\n5\r\n", 10).unwrap_err(), HttpError::BodyTooLarge);
-        assert_eq!(decode("fffffffffffffffffffff\r\n", 10).unwrap_err(), HttpError::BodyTooLarge);
+        assert_eq!(decode("b\r\n", 10).unwrap_err(), HttpError::BODY_TOO_LARGE, "before the data");
+        assert_eq!(decode("6\r\nabcdef\r\n5\r\n", 10).unwrap_err(), HttpError::BODY_TOO_LARGE);
+        assert_eq!(decode("fffffffffffffffffffff\r\n", 10).unwrap_err(), HttpError::BODY_TOO_LARGE);
         let long = format!("1;{}", "x".repeat(SIZE_LINE_LIMIT + 10));
         assert_eq!(decode(&long, 10).unwrap_err(), BAD_CHUNK);
         let chunks = |count| format!("{}0\r\n\r\n", format!("1;{}\r\nx\r\n", "x".repeat(127)).repeat(count));
         assert!(decode(&chunks(EXTENSIONS_LIMIT / 128), 1000).is_ok());
         assert_eq!(decode(&chunks(EXTENSIONS_LIMIT / 128 + 1), 1000).unwrap_err(), BAD_CHUNK);
         let trailers = format!("0\r\n{}", "a: b\r\n".repeat(TRAILER_LIMIT));
-        assert_eq!(decode(&trailers, 10).unwrap_err(), HttpError::HeadersTooLarge);
+        assert_eq!(decode(&trailers, 10).unwrap_err(), HttpError::HEADERS_TOO_LARGE);
     }
 }

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::io::Write;
+use std::mem;
 use std::rc::Rc;
 use std::sync::OnceLock;
 
@@ -60,21 +61,16 @@ impl Response {
 
     /// Makes this an empty response of status 200 again.
     pub fn reset(&mut self) {
-        self.status = 200;
-        self.headers.clear();
         if self.is_secret {
             self.body.zeroize();
-            self.is_secret = false;
         }
-        self.body.clear();
-        if self.body.capacity() > MAX_SPARE_BODY_BYTES {
-            self.body = Vec::new();
+        let (mut headers, mut body) = (mem::take(&mut self.headers), mem::take(&mut self.body));
+        if body.capacity() > MAX_SPARE_BODY_BYTES {
+            body = Vec::new();
         }
-        self.shared_body = None;
-        self.is_streaming = false;
-        self.close = false;
-        self.upgrade = None;
-        self.compress = false;
+        headers.clear();
+        body.clear();
+        *self = Self { headers, body, ..Self::new() };
     }
 
     /// Adds a header.
@@ -87,10 +83,7 @@ impl Response {
     pub fn write(&self, request: &Request<'_>, gzip: &mut Gzip, out: &mut Vec<u8>) -> (bool, Option<SharedBytes>) {
         if let Some(accept) = &self.upgrade {
             self.write_head(101, out);
-            write_header("Connection", "Upgrade", out);
-            write_header("Sec-WebSocket-Accept", accept, out);
-            write_header("Upgrade", "WebSocket", out);
-            out.extend_from_slice(b"\r\n");
+            append(out, ["Connection: Upgrade\r\nSec-WebSocket-Accept: ", accept, "\r\nUpgrade: WebSocket\r\n\r\n"]);
             return (false, None);
         }
         let close = self.close || !request.keep_alive;
@@ -100,7 +93,11 @@ impl Response {
             (false, false) => "",
         };
         let is_head = request.method == "HEAD";
-        let may_shrink = !self.is_secret && self.is_compressible(request, is_head);
+        let may_shrink = self.compress
+            && !self.is_secret
+            && (GZIP_MIN_BYTES..=GZIP_MAX_BYTES).contains(&self.plain_body().len())
+            && has_body(self.status)
+            && (is_head || request.method == "GET");
         if self.is_secret {
             // The body must not be moved by a reallocation.
             out.reserve(self.body.len() + MAX_SECRET_HEAD_BYTES);
@@ -110,17 +107,13 @@ impl Response {
             out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
         let accepts_packed = may_shrink && accepts_gzip(request.header_values("Accept-Encoding"));
-        let mut shared = self.shared_body.as_ref().map(|body| &body.plain);
-        let mut packed = None;
-        if let Some(body) = &self.shared_body
-            && accepts_packed
-        {
-            let shorter = body.gzipped(gzip);
-            packed = shorter.map(|bytes| &**bytes);
-            shared = shorter.or(shared);
-        } else if accepts_packed {
-            packed = gzip.compress(&self.body);
-        }
+        let shared = self.shared_body.as_deref();
+        let packed_shared = shared.filter(|_| accepts_packed).and_then(|body| body.gzipped(gzip));
+        let packed = match shared {
+            None if accepts_packed => gzip.compress(&self.body),
+            _ => packed_shared.map(|bytes| &**bytes),
+        };
+        let shared = packed_shared.or(shared.map(|body| &body.plain));
         if packed.is_some() {
             out.extend_from_slice(b"Content-Encoding: gzip\r\n");
         }
@@ -150,18 +143,16 @@ impl Response {
     /// Appends the body to `out` as the next chunk of a streamed response and empties it; with `is_last`, also appends
     /// the end of the response.
     pub fn write_chunk(&mut self, request: &Request<'_>, is_last: bool, out: &mut Vec<u8>) {
-        let is_chunked = !request.is_http_10;
-        if request.method != "HEAD" {
-            if !self.body.is_empty() {
-                if is_chunked {
-                    out.extend_from_slice(format!("{:x}\r\n", self.body.len()).as_bytes());
-                }
-                out.extend_from_slice(&self.body);
-                out.extend_from_slice(if is_chunked { b"\r\n" } else { b"" });
-            }
-            if is_last && is_chunked {
-                out.extend_from_slice(b"0\r\n\r\n");
-            }
+        let (is_chunked, has_body) = (!request.is_http_10, request.method != "HEAD");
+        if has_body && !is_chunked {
+            out.extend_from_slice(&self.body);
+        } else if has_body && !self.body.is_empty() {
+            out.extend_from_slice(format!("{:x}\r\n", self.body.len()).as_bytes());
+            out.extend_from_slice(&self.body);
+            out.extend_from_slice(b"\r\n");
+        }
+        if has_body && is_chunked && is_last {
+            out.extend_from_slice(b"0\r\n\r\n");
         }
         self.body.clear();
     }
@@ -180,23 +171,11 @@ impl Response {
         self.shared_body.as_ref().map_or(&self.body, |shared| &shared.plain)
     }
 
-    /// Returns whether this response is sent compressed to a client that accepts gzip.
-    fn is_compressible(&self, request: &Request<'_>, is_head: bool) -> bool {
-        self.compress
-            && (GZIP_MIN_BYTES..=GZIP_MAX_BYTES).contains(&self.plain_body().len())
-            && has_body(self.status)
-            && (is_head || request.method == "GET")
-    }
-
     fn write_head(&self, status: u16, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"HTTP/1.1 ");
-        write_decimal(usize::from(status), out);
-        out.push(b' ');
-        out.extend_from_slice(reason_phrase(status).as_bytes());
-        out.extend_from_slice(b"\r\n");
+        append(out, ["HTTP/1.1 ", itoa::Buffer::new().format(status), " ", reason_phrase(status), "\r\n"]);
         for (name, value) in &self.headers {
             if is_safe(name) && is_safe(value) {
-                write_header(name, value, out);
+                append(out, [name, ": ", value, "\r\n"]);
             } else {
                 log::debug!("a header with control characters is omitted: {name:?}");
             }
@@ -207,9 +186,7 @@ impl Response {
         out.extend_from_slice(connection.as_bytes());
         // RFC 9110 §8.6 forbids the header where there can be no body.
         if has_body(self.status) {
-            out.extend_from_slice(b"Content-Length: ");
-            write_decimal(length, out);
-            out.extend_from_slice(b"\r\n");
+            append(out, ["Content-Length: ", itoa::Buffer::new().format(length), "\r\n"]);
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -250,15 +227,10 @@ fn is_safe(text: &str) -> bool {
     text.bytes().all(|byte| (byte >= b' ' || byte == b'\t') && byte != 0x7f)
 }
 
-fn write_header(name: &str, value: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b": ");
-    out.extend_from_slice(value.as_bytes());
-    out.extend_from_slice(b"\r\n");
-}
-
-fn write_decimal(number: usize, out: &mut Vec<u8>) {
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+fn append<const PARTS: usize>(out: &mut Vec<u8>, parts: [&str; PARTS]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
 }
 
 /// A text with a version, sent plain or compressed, and only to clients that do not have this version.
@@ -287,8 +259,11 @@ impl StaticText {
     /// `Cache-Control`.
     pub fn send(&self, caching: &'static str, request: &Request<'_>, response: &mut Response) {
         let is_packed = accepts_gzip(request.header_values("Accept-Encoding"));
-        let tag = self.tag(is_packed);
-        let is_known = is_not_modified(&tag, request);
+        // Tags are strong, so the two forms have different ones.
+        let tag = format!("\"{}{}\"", self.version, if is_packed { "-gzip" } else { "" });
+        // RFC 9110 §13.1.2: weak comparison.
+        let mut known = request.header_values("If-None-Match").flat_map(|value| value.split(',')).map(str::trim);
+        let is_known = known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag);
         response.compress = false;
         response.header("ETag", tag);
         response.header("Cache-Control", caching);
@@ -306,11 +281,6 @@ impl StaticText {
         }
     }
 
-    /// Returns the entity tag of one of the two forms. Tags are strong, so the forms have different ones.
-    fn tag(&self, is_packed: bool) -> String {
-        format!("\"{}{}\"", self.version, if is_packed { "-gzip" } else { "" })
-    }
-
     fn gzipped(&self) -> &[u8] {
         self.gzipped.get_or_init(|| {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -324,12 +294,6 @@ impl StaticText {
 /// Returns the version of a text: a hash in hex, which tells its versions apart.
 pub fn version_of(text: &str) -> String {
     format!("{:032x}", xxh3_128(text.as_bytes()))
-}
-
-/// Returns whether the client already has the entity of a tag (RFC 9110 §13.1.2: weak comparison).
-fn is_not_modified(tag: &str, request: &Request<'_>) -> bool {
-    let mut known = request.header_values("If-None-Match").flat_map(|value| value.split(',')).map(str::trim);
-    known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag)
 }
 
 /// Shorter responses are not compressed: they fill one packet either way.
@@ -531,7 +495,7 @@ mod tests {
     #[test]
     fn an_http_error_is_the_page_of_the_web_container() {
         let mut out = Vec::new();
-        Response::write_rejection(HttpError::UriTooLong, &mut out);
+        Response::write_rejection(HttpError::URI_TOO_LONG, &mut out);
         let text = String::from_utf8(out).unwrap();
         assert_eq!(
             text,

@@ -57,7 +57,7 @@ pub(super) enum RateLimit {
 }
 
 /// Token bucket of units of work, refilled with time.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TokenBucket {
     tokens: i64,
     last_refill: Duration,
@@ -84,8 +84,8 @@ impl TokenBucket {
     }
 }
 
-#[derive(Debug)]
-struct ClientUsage {
+#[derive(Debug, Default)]
+pub(super) struct ClientUsage {
     /// Arrival times of the last requests on each listener, oldest first, rejected ones included.
     arrivals: Vec<VecDeque<Duration>>,
     rejected: usize,
@@ -101,16 +101,8 @@ struct ClientUsage {
 
 impl ClientUsage {
     fn new(now: Duration) -> ClientUsage {
-        ClientUsage {
-            arrivals: Vec::new(),
-            rejected: 0,
-            rejected_since: now,
-            banned_until: Duration::ZERO,
-            last_active: now,
-            bucket: TokenBucket::new(WORK_PER_SECOND, now),
-            throttled_until: now,
-            work: RollingWindow::default(),
-        }
+        let bucket = TokenBucket::new(WORK_PER_SECOND, now);
+        ClientUsage { rejected_since: now, last_active: now, bucket, ..ClientUsage::default() }
     }
 
     fn is_active(&self, now: Duration) -> bool {
@@ -121,33 +113,21 @@ impl ClientUsage {
 }
 
 /// The clients of all connections. An item is a connection, by its slot.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ClientTable {
     /// Places and turns. A rejected connection has turns, but no place.
     pub places: Quota<usize>,
     /// Bytes in buffers.
     pub buffers: Quota<usize>,
-    usage: BTreeMap<Owner, ClientUsage>,
+    pub usage: BTreeMap<Owner, ClientUsage>,
     overflow: Vec<ClientUsage>,
     /// Throttled connections, by the time at which they may continue.
-    throttled: BTreeSet<(Duration, usize)>,
+    pub throttled: BTreeSet<(Duration, usize)>,
     last_sweep: Duration,
     hasher: RandomState,
 }
 
 impl ClientTable {
-    pub fn new() -> ClientTable {
-        ClientTable {
-            places: Quota::default(),
-            buffers: Quota::default(),
-            usage: BTreeMap::new(),
-            overflow: Vec::new(),
-            throttled: BTreeSet::new(),
-            last_sweep: Duration::ZERO,
-            hasher: RandomState::new(),
-        }
-    }
-
     /// Returns the usage record of a client, created if needed.
     fn usage(&mut self, client: Owner, now: Duration) -> &mut ClientUsage {
         if self.usage.len() >= MAX_CLIENTS && !client.is_local() && !self.usage.contains_key(&client) {
@@ -159,11 +139,6 @@ impl ClientTable {
             }
         }
         self.usage.entry(client).or_insert_with(|| ClientUsage::new(now))
-    }
-
-    /// Returns the number of usage records.
-    pub fn len(&self) -> usize {
-        self.usage.len()
     }
 
     /// Forgets clients without connections, recent activity, ban or deficit. Runs at most once per window because it
@@ -241,16 +216,6 @@ impl ClientTable {
         std::array::from_fn(|rank| TopUsage { share: by_share[rank], held_bytes: by_bytes[rank] })
     }
 
-    /// Returns the throttled connections.
-    pub fn throttled(&self) -> impl Iterator<Item = usize> {
-        self.throttled.iter().map(|(_, slot)| *slot)
-    }
-
-    /// Returns the number of throttled connections.
-    pub fn throttled_count(&self) -> usize {
-        self.throttled.len()
-    }
-
     /// Charges units of work to a client: to its turns `took` microseconds, if that is more, up to `MAX_TURN_TIME`.
     pub fn charge(&mut self, client: Owner, units: u32, took: u32, now: Duration) {
         self.charge_rate(client, units, now);
@@ -296,11 +261,6 @@ impl ClientTable {
         refill_at.is_some_and(|refill_at| refill_at > now)
     }
 
-    /// Returns when the next throttled connection may continue.
-    pub fn next_refill(&self) -> Option<Duration> {
-        self.throttled.first().map(|(refill_at, _)| *refill_at)
-    }
-
     /// Forgets a closed connection.
     pub fn remove(&mut self, slot: usize, now: Duration) {
         self.places.release(slot, now);
@@ -337,7 +297,7 @@ mod tests {
     }
 
     fn table() -> ClientTable {
-        ClientTable::new()
+        ClientTable::default()
     }
 
     /// Lets a connection of a client wait for a turn.
@@ -434,7 +394,7 @@ mod tests {
         clients.places.hold(0, client(0), 1, at(5000));
         clients.charge_rate(client(0), 1, at(5000));
         (1..3 * MAX_CLIENTS as u32).for_each(|number| clients.charge_rate(client(number), 1, at(5000)));
-        assert_eq!(clients.len(), MAX_CLIENTS);
+        assert_eq!(clients.usage.len(), MAX_CLIENTS);
         // Clients in the overflow buckets are rate-limited together.
         let refused = (0..OVERFLOW_BUCKETS as u32 * 60).filter(|number| {
             clients.count_request(client(1_000_000 + number), HTTP, LIMIT, at(5001)) != RateLimit::Within
@@ -442,7 +402,7 @@ mod tests {
         assert!(refused.count() > 300);
         // Inactive clients are forgotten.
         clients.charge_rate(client(5_000_000), 1, at(7000));
-        assert_eq!((clients.len(), clients.overflow.len()), (2, 0));
+        assert_eq!((clients.usage.len(), clients.overflow.len()), (2, 0));
     }
 
     #[test]
@@ -453,7 +413,7 @@ mod tests {
         wait(&mut clients, light, 2);
         assert_eq!((next(&mut clients, 0), next(&mut clients, 0)), (Some(2), None));
         assert!(clients.is_throttled(heavy, at(2009)) && !clients.is_throttled(light, at(0)));
-        assert_eq!(clients.next_refill(), Some(at(2010)));
+        assert_eq!(clients.throttled.first().map(|(at, _)| *at), Some(at(2010)));
         assert_eq!((next(&mut clients, 2009), next(&mut clients, 2010)), (None, Some(1)));
         assert!(!clients.is_throttled(heavy, at(2010)));
     }
@@ -463,7 +423,7 @@ mod tests {
         let (mut clients, heavy) = (table(), client(1));
         clients.charge_rate(heavy, 2 * WORK_PER_SECOND as u32, at(0));
         (0..100).for_each(|slot| wait(&mut clients, heavy, slot));
-        assert_eq!((next(&mut clients, 0), clients.throttled_count()), (None, 100));
+        assert_eq!((next(&mut clients, 0), clients.throttled.len()), (None, 100));
         let served = |clients: &mut ClientTable, millis| (0..100).filter(|_| next(clients, millis).is_some()).count();
         assert_eq!([1_010, 1_014, 1_030, 1_060].map(|millis| served(&mut clients, millis)), [1, 10, 40, 49]);
     }
@@ -485,9 +445,9 @@ mod tests {
         assert!(clients.charge_connection(client(1), at(4_600)));
         // A client without deficit is forgotten.
         clients.remove_inactive(at(4_900));
-        assert_eq!(clients.len(), 1);
+        assert_eq!(clients.usage.len(), 1);
         clients.remove_inactive(at(6_100));
-        assert_eq!(clients.len(), 0);
+        assert_eq!(clients.usage.len(), 0);
     }
 
     #[test]
@@ -512,7 +472,7 @@ mod tests {
                 clients.remove_inactive(now);
             }
         }
-        assert!(clients.len() <= MAX_CLIENTS, "{}", clients.len());
+        assert!(clients.usage.len() <= MAX_CLIENTS, "{}", clients.usage.len());
         assert_eq!((newcomers, refused), (1_500, 0));
     }
 
@@ -523,8 +483,11 @@ mod tests {
         wait(&mut clients, client(1), 2);
         let own_quota = |slot| (slot == 1).then_some(at(10));
         assert_eq!(clients.next(at(0), own_quota), Some(2), "its client is not throttled");
-        assert_eq!((clients.next(at(0), own_quota), clients.throttled_count()), (None, 1));
-        assert_eq!((clients.next(at(9), own_quota), clients.next_refill()), (None, Some(at(10))));
+        assert_eq!((clients.next(at(0), own_quota), clients.throttled.len()), (None, 1));
+        assert_eq!(
+            (clients.next(at(9), own_quota), clients.throttled.first().map(|(at, _)| *at)),
+            (None, Some(at(10)))
+        );
         assert_eq!(clients.next(at(10), own_quota), Some(1));
     }
 
@@ -578,12 +541,12 @@ mod tests {
                         clients.places.hold(slots.next().unwrap(), client, 1, now);
                     }
                 }
-                prop_assert!(clients.len() <= MAX_CLIENTS && clients.overflow.len() <= OVERFLOW_BUCKETS);
+                prop_assert!(clients.usage.len() <= MAX_CLIENTS && clients.overflow.len() <= OVERFLOW_BUCKETS);
                 now += Duration::from_millis(pause);
             }
             (0..slots.start).for_each(|slot| clients.remove(slot, now));
             clients.remove_inactive(now + 2 * BAN_TIME);
-            prop_assert_eq!((clients.len(), clients.overflow.len()), (0, 0));
+            prop_assert_eq!((clients.usage.len(), clients.overflow.len()), (0, 0));
         }
     }
 }

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client_table::TokenBucket;
+use crate::net::Limits;
 use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
-use crate::net::limits::Limits;
 use crate::net::service::{Client, ConnectionId, Message, Progress};
-use crate::net::socket::{MAX_UNSENT, Readiness, SHORT_IS_EXHAUSTED, SendQueue, Socket};
+use crate::net::socket::{MAX_UNSENT, Readiness, RecvBuffer, SHORT_IS_EXHAUSTED, SendQueue, Socket};
 use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
 use crate::quota::Owner;
 
@@ -30,10 +30,8 @@ pub(super) enum Closing {
 pub(super) enum Timeout {
     /// Drop the connection; nothing can be sent.
     Drop,
-    /// The request is not complete in time.
-    SlowRequest,
-    /// The service has not answered in time.
-    SlowResponse,
+    /// The request is not complete, or not answered, in time.
+    Reject(HttpError),
     /// The websocket was idle for too long.
     IdleWebSocket,
     /// The websocket's client does not take its messages.
@@ -135,19 +133,11 @@ impl Input {
         Input { protocol: Protocol::Http(RequestReader::new(0)), pending: None }
     }
 
-    /// Appends received bytes.
-    pub fn receive(&mut self, bytes: &[u8]) {
+    /// Returns the received bytes.
+    pub fn buffer(&mut self) -> &mut RecvBuffer {
         match &mut self.protocol {
-            Protocol::Http(reader) => reader.receive(bytes),
-            Protocol::WebSocket(websocket) => websocket.receive(bytes),
-        }
-    }
-
-    /// Lends the server's buffer for a turn.
-    pub fn acquire(&mut self, storage: &mut Vec<u8>) {
-        match &mut self.protocol {
-            Protocol::Http(reader) => reader.buffer.acquire(storage),
-            Protocol::WebSocket(websocket) => websocket.buffer.acquire(storage),
+            Protocol::Http(reader) => &mut reader.buffer,
+            Protocol::WebSocket(websocket) => &mut websocket.buffer,
         }
     }
 
@@ -329,13 +319,6 @@ impl<S: Socket> Connection<S> {
         Ok(count)
     }
 
-    /// Sends an error response and ends the connection.
-    pub fn reject(&mut self, error: HttpError) {
-        log::debug!("{:?}: rejected: {error}", self.id);
-        Response::write_rejection(error, self.output.queue());
-        self.closing = Closing::Linger;
-    }
-
     /// Sends a ping on an open websocket.
     pub fn ping(&mut self, now: Duration) {
         write_ping(self.output.queue());
@@ -347,7 +330,7 @@ impl<S: Socket> Connection<S> {
     pub fn queue_text(&mut self, message: Message<'_>, now: Duration) {
         self.last_active = now;
         let out = self.output.queue();
-        write_text_head(message.len(), out);
+        write_text_head(message.bytes(), out);
         out.extend_from_slice(message.head);
         if let Some(body) = message.body {
             self.output.queue_shared(body.clone());
@@ -396,6 +379,11 @@ impl<S: Socket> Connection<S> {
         Ok(())
     }
 
+    /// Returns how it ends if the service does not answer: a part of a response may be pending.
+    pub fn without_answer(&self) -> Timeout {
+        if self.output.is_empty() { Timeout::Reject(HttpError::OVERLOADED) } else { Timeout::Drop }
+    }
+
     /// Returns the timeout that has expired at `now`, if any.
     pub fn expired_timeout(&self, now: Duration, limits: &Limits) -> Option<Timeout> {
         let exceeds = |since: Duration, limit| now.saturating_sub(since) >= limit;
@@ -423,12 +411,12 @@ impl<S: Socket> Connection<S> {
         }
         let (since, limit, timeout) = match (self.progress, self.request_since) {
             (Progress::Yield | Progress::Suspended, _) => {
-                (self.last_active, limits.request_time, Timeout::SlowResponse)
+                (self.last_active, limits.request_time, self.without_answer())
             }
             (Progress::Queued | Progress::Streaming, _) => {
-                (self.last_active, limits.websocket_idle, Timeout::SlowResponse)
+                (self.last_active, limits.websocket_idle, self.without_answer())
             }
-            (Progress::Done, Some(since)) => (since, limits.request_time, Timeout::SlowRequest),
+            (Progress::Done, Some(since)) => (since, limits.request_time, Timeout::Reject(HttpError::TOO_SLOW)),
             (Progress::Done, None) => (self.last_active, limits.keep_alive, Timeout::Drop),
         };
         exceeds(since, limit).then_some(timeout)

@@ -118,7 +118,7 @@ impl<S: Socket> Server<S> {
         if connection.is_websocket || connection.closing != Closing::Open || !connection.output.is_empty() {
             return self.remove(slot);
         }
-        self.reject(slot, HttpError::Overloaded);
+        self.reject(slot, HttpError::OVERLOADED);
         self.set_held_bytes(slot);
     }
 
@@ -128,8 +128,8 @@ impl<S: Socket> Server<S> {
             return;
         }
         let mut pending = Quota::default();
-        for (slot, connection) in self.slab.iter().filter(|(_, connection)| connection.output.shared_pending() > 0) {
-            pending.hold(slot, connection.owner, connection.output.shared_pending(), connection.last_active);
+        for (slot, connection) in self.slab.iter().filter(|(_, connection)| connection.output.shared_pending > 0) {
+            pending.hold(slot, connection.owner, connection.output.shared_pending, connection.last_active);
         }
         if let Some((_, slot)) = pending.gives_way()
             && let Some(connection) = self.slab.get(slot)

@@ -23,9 +23,9 @@ pub use eviction::MAX_REJECTED_CONNECTIONS;
 
 use self::client_table::{ClientTable, TokenBucket};
 use self::connection::{CLOSE_CODE_TOO_SLOW, Closing, Connection, Input, PendingResponse, Protocol, Timeout};
+use super::Limits;
 use super::fetch::{FetchId, FetchRequest, Fetcher};
-use super::http::{Gzip, HttpError};
-use super::limits::Limits;
+use super::http::{Gzip, HttpError, Response};
 use super::metrics::{Counters, Metrics, Stats};
 use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
 use super::socket::{Readiness, SharedBytesCounter, Socket};
@@ -43,7 +43,7 @@ pub type Clock = Box<dyn Fn() -> Duration>;
 
 /// Connections, their clients, and requests to other servers.
 pub struct Server<S> {
-    pub(super) fetcher: Fetcher,
+    pub fetcher: Fetcher,
     pub(super) counters: Counters,
     pub(super) limits: Limits,
     clients: ClientTable,
@@ -56,13 +56,15 @@ pub struct Server<S> {
     rejected: VecDeque<ConnectionId>,
     /// Slots whose read interest must be registered again.
     unmuted: Vec<usize>,
-    shared_bytes: SharedBytesCounter,
+    /// Counts shared bytes for [`Limits::shared_bytes`].
+    pub shared_bytes: SharedBytesCounter,
     stats: Stats,
-    pub(super) time: LoopTime,
+    /// The current time, which whoever has the server sets.
+    pub time: LoopTime,
     /// For the durations of responses.
     clock: Clock,
     /// When the service wants its next turn.
-    wake_at: Option<Duration>,
+    pub(super) wake_at: Option<Duration>,
     is_draining: bool,
     /// The connection whose turn it is, the units spent in this turn, and those not charged to its owner yet.
     current: Option<ConnectionId>,
@@ -88,7 +90,7 @@ impl<S: Socket> Server<S> {
         Self {
             fetcher,
             counters: Counters::default(),
-            clients: ClientTable::new(),
+            clients: ClientTable::default(),
             limits,
             slab: Slab::new(),
             dirty: VecDeque::new(),
@@ -116,21 +118,11 @@ impl<S: Socket> Server<S> {
         }
     }
 
-    /// Sets the current time.
-    pub fn set_time(&mut self, time: LoopTime) {
-        self.time = time;
-    }
-
-    /// Returns the pool that counts shared bytes for [`Limits::shared_bytes`].
-    pub fn shared_bytes_counter(&self) -> SharedBytesCounter {
-        self.shared_bytes.clone()
-    }
-
     /// Returns the current metrics.
     pub fn stats(&self) -> Stats {
         Stats {
             connections: self.slab.len(),
-            clients: self.clients.len(),
+            clients: self.clients.usage.len(),
             buffered_bytes: self.clients.buffers.total(),
             ..self.stats
         }
@@ -167,7 +159,7 @@ impl<S: Socket> Server<S> {
             }
         } else {
             self.note_rejected(id);
-            self.send_rejection(slot, HttpError::Overloaded);
+            self.send_rejection(slot, HttpError::OVERLOADED);
         }
         Some(slot)
     }
@@ -216,18 +208,6 @@ impl<S: Socket> Server<S> {
         {
             self.clients.places.wait(slot, self.time.monotonic);
         }
-    }
-
-    /// Returns the next connection to serve. Websockets that exceed their work quota are throttled.
-    fn next_ready(&mut self) -> Option<usize> {
-        let slab = &self.slab;
-        let refill_at = |slot: usize| {
-            let websocket = slab.get(slot).filter(|connection| connection.is_websocket);
-            websocket.and_then(|websocket| websocket.bucket.refill_at(SOCKET_WORK_PER_SECOND))
-        };
-        let slot = self.clients.next(self.time.monotonic, refill_at)?;
-        self.slab.get_mut(slot)?.is_queued = false;
-        Some(slot)
     }
 
     /// Marks a throttled connection as muted: it is served when its client is no longer throttled, so its read interest
@@ -282,14 +262,9 @@ impl<S: Socket> Server<S> {
         self.limit_shared_bytes();
     }
 
-    /// Returns when the service wants its next turn (monotonic).
-    pub fn wake_at(&self) -> Option<Duration> {
-        self.wake_at
-    }
-
     /// Returns when the next throttled connection may continue (monotonic).
     pub fn next_refill(&self) -> Option<Duration> {
-        self.clients.next_refill()
+        self.clients.throttled.first().map(|(refill_at, _)| *refill_at)
     }
 
     /// Closes websockets with code 1001, ends streaming requests, closes idle connections at once and all others after their
@@ -307,7 +282,8 @@ impl<S: Socket> Server<S> {
                 let id = connection.id;
                 self.close(id, 1001, "");
             } else if connection.progress == Progress::Streaming {
-                self.handle_timeout(slot, Timeout::SlowResponse);
+                let end = connection.without_answer();
+                self.handle_timeout(slot, end);
             } else if matches!(protocol, Some(Protocol::Http(reader)) if !reader.is_partial()) {
                 connection.closing = Closing::AfterOutput;
                 self.mark_dirty(slot);
@@ -334,15 +310,17 @@ impl<S: Socket> Server<S> {
         if std::mem::replace(&mut connection.progress, Progress::Done) != Progress::Done {
             self.disconnected.push(connection.id);
         }
-        connection.reject(error);
-        self.counters.count_rejection(error.status());
+        log::debug!("{:?}: rejected: {error}", connection.id);
+        Response::write_rejection(error, connection.output.queue());
+        connection.closing = Closing::Linger;
+        self.counters.count_rejection(error.status);
         self.mark_dirty(slot);
     }
 
     /// Handles all timeouts.
     pub fn sweep(&mut self) {
-        for slot in self.clients.throttled() {
-            if let Some(connection) = self.slab.get_mut(slot).filter(|connection| !connection.is_websocket) {
+        for (_, slot) in &self.clients.throttled {
+            if let Some(connection) = self.slab.get_mut(*slot).filter(|connection| !connection.is_websocket) {
                 connection.last_active = self.time.monotonic;
             }
         }
@@ -372,9 +350,7 @@ impl<S: Socket> Server<S> {
                 connection.ping(self.time.monotonic);
                 self.mark_dirty(slot);
             }
-            Timeout::SlowRequest => self.reject(slot, HttpError::TooSlow),
-            Timeout::SlowResponse if connection.output.is_empty() => self.reject(slot, HttpError::Overloaded),
-            Timeout::SlowResponse => self.remove(slot),
+            Timeout::Reject(error) => self.reject(slot, error),
             Timeout::IdleWebSocket => {
                 let limit = self.limits.websocket_idle.as_millis();
                 let reason = format!("Idle timeout expired: {limit}/{limit} ms");
@@ -438,10 +414,6 @@ impl<S: Socket> Server<S> {
     fn connection(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
         self.slab.get_mut(id.slot()).filter(|connection| connection.id == id)
     }
-
-    fn open_websocket(&mut self, id: ConnectionId) -> Option<&mut Connection<S>> {
-        self.connection(id).filter(|connection| connection.is_open_websocket())
-    }
 }
 
 impl<S: Socket> Effects for Server<S> {
@@ -451,7 +423,7 @@ impl<S: Socket> Effects for Server<S> {
         let connection = connection.filter(|connection| connection.is_open_websocket()).ok_or(Dropped)?;
         let exceeds = |connection: &Connection<S>| {
             let pending = connection.output.pending();
-            pending > 0 && pending.saturating_add(message.len()) > limit
+            pending > 0 && pending.saturating_add(message.bytes()) > limit
         };
         // A socket error is handled when the connection is flushed again.
         if exceeds(connection) && (connection.flush(now, &mut self.counters.sent_bytes).is_err() || exceeds(connection))
@@ -471,7 +443,7 @@ impl<S: Socket> Effects for Server<S> {
 
     fn close(&mut self, socket: ConnectionId, code: u16, reason: &str) {
         let now = self.time.monotonic;
-        if let Some(connection) = self.open_websocket(socket) {
+        if let Some(connection) = self.connection(socket).filter(|connection| connection.is_open_websocket()) {
             connection.close_websocket(code, reason, now);
             self.end_websocket(socket);
         }
@@ -522,7 +494,7 @@ impl<S: Socket> Effects for Server<S> {
             counters: self.counters.clone(),
             fetch: self.fetcher.stats(),
             top_clients: self.clients.top_clients(now),
-            throttled_clients: self.clients.throttled_count(),
+            throttled_clients: self.clients.throttled.len(),
             longest_iteration: before.max(current),
         }
     }

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 
 use zeroize::Zeroize;
 
-use super::Server;
 use super::client_table::RateLimit;
 use super::connection::{Closing, Input, PendingResponse, Protocol};
 use super::eviction::trim;
+use super::{SOCKET_WORK_PER_SECOND, Server};
 use crate::net::http::{HttpError, Request, RequestReader};
 use crate::net::metrics::log_response;
 use crate::net::service::{Client, Effects, Event, Exchange, Progress, Service};
@@ -54,14 +54,20 @@ enum Step {
 impl<S: Socket> Server<S> {
     /// Serves the next connection in turn. Returns whether there was one.
     pub fn serve_next(&mut self, service: &mut impl Service) -> bool {
-        let Some(slot) = self.next_ready() else { return false };
+        // Websockets that exceed their work quota are throttled.
+        let refill_at = |slot: usize| {
+            let websocket = self.slab.get(slot).filter(|connection| connection.is_websocket);
+            websocket.and_then(|websocket| websocket.bucket.refill_at(SOCKET_WORK_PER_SECOND))
+        };
+        let Some(slot) = self.clients.next(self.time.monotonic, refill_at) else { return false };
         let Some(connection) = self.slab.get_mut(slot) else { return true };
+        connection.is_queued = false;
         if mem::take(&mut connection.is_muted) {
             self.unmuted.push(slot);
         }
         let Some(mut input) = connection.input.take() else { return true };
         (self.current, self.spent, self.uncharged) = (Some(connection.id), 0, 0);
-        input.acquire(&mut self.spare_input);
+        input.buffer().acquire(&mut self.spare_input);
         connection.output.acquire(&mut self.spare_output);
         let begun = (self.clock)();
         let stays_open = self.run(slot, &mut input, service);
@@ -112,7 +118,7 @@ impl<S: Socket> Server<S> {
             let Ok(count) = connection.read(&mut self.read_buffer, now) else { return false };
             self.counters.received_bytes += count as u64;
             if connection.closing == Closing::Open {
-                input.receive(&self.read_buffer[..count]);
+                input.buffer().receive(&self.read_buffer[..count]);
             }
             self.read_buffer[..count].zeroize();
             let is_wasted = connection.discarded_bytes > self.limits.discarded_bytes;
@@ -171,7 +177,11 @@ impl<S: Socket> Server<S> {
         // A resumed request is not counted again in the client's rate.
         let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &request, service) };
         let Some(client) = self.slab.get(slot).map(|connection| connection.client) else { return Step::Waiting };
-        let mut current = pending.take().unwrap_or_else(|| self.new_response());
+        let mut current = pending.take().unwrap_or_else(|| {
+            let mut empty = self.spare_response.take().unwrap_or_default();
+            empty.reset();
+            empty
+        });
         if current.has_begun {
             current.response.body = mem::take(&mut self.spare_body);
         }
@@ -209,7 +219,7 @@ impl<S: Socket> Server<S> {
         let is_upgrade = self.finish_response(slot, &request, current);
         reader.finish_request();
         if is_upgrade {
-            let mut websocket = WsConnection::new();
+            let mut websocket = WsConnection::default();
             websocket.receive(reader.buffer.unread());
             input.protocol = Protocol::WebSocket(websocket);
             return self.open(slot, service);
@@ -237,13 +247,6 @@ impl<S: Socket> Server<S> {
             connection.request_since = since.filter(|_| reader.is_partial());
         }
         Ok(is_complete)
-    }
-
-    /// Returns an empty response.
-    fn new_response(&mut self) -> Box<PendingResponse> {
-        let mut response = self.spare_response.take().unwrap_or_default();
-        response.reset();
-        response
     }
 
     /// Logs and counts a response that is written, and keeps its memory for the next one. Returns whether the connection

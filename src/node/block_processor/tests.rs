@@ -202,9 +202,8 @@ fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let push =
-        |processor: &mut BlockProcessor<'_>, block: &Block| processor.push(block.clone(), SENDER, &confirmed, START);
+        |processor: &mut BlockProcessor<'_>, block: &Block| processor.push(block.clone(), SENDER, &snapshot, START);
     assert!(push(&mut processor, &blocks[19]).unwrap());
     assert!(!push(&mut processor, &blocks[19]).unwrap(), "it has come before");
     let gap = push(&mut processor, &blocks[25]);
@@ -225,8 +224,7 @@ fn a_forged_copy_does_not_block_the_genuine_block() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
-    let push = |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &confirmed, START);
+    let push = |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &snapshot, START);
     let forged = Block { signature: blocks[3].signature, ..blocks[19].clone() };
     assert_eq!(forged.hash(), blocks[19].hash());
     let rejected = push(&mut processor, forged.clone());
@@ -244,9 +242,8 @@ fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let sibling = Block { timestamp: Timestamp(blocks[18].timestamp.0 + 1), ..blocks[18].clone() };
-    assert!(processor.push(sibling, SENDER, &confirmed, START).unwrap());
+    assert!(processor.push(sibling, SENDER, &snapshot, START).unwrap());
     drop(snapshot);
     let processed = run(&mut processor);
     assert_eq!(result(&processed), ValidationResult::FailureChainInvalid, "its signature is wrong");
@@ -260,7 +257,6 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     // A sender has as many keys and, in an IPv6 network, addresses as it likes.
     let attacker = |number: u8| {
         let from = std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 1, 0, 0, 0, number.into()).into();
@@ -268,11 +264,11 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     };
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for number in 0..MAX_QUEUED as u8 {
-        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &confirmed, START).unwrap();
+        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &snapshot, START).unwrap();
         assert!(pushed);
     }
-    assert!(processor.push(sibling(1000), attacker(99), &confirmed, START).unwrap());
-    assert!(processor.push(blocks[19].clone(), SENDER, &confirmed, START).unwrap());
+    assert!(processor.push(sibling(1000), attacker(99), &snapshot, START).unwrap());
+    assert!(processor.push(blocks[19].clone(), SENDER, &snapshot, START).unwrap());
     assert_eq!((processor.queue.len(), processor.quota.total()), (MAX_QUEUED, MAX_QUEUED_BYTES));
     drop(snapshot);
     let processed = run(&mut processor);
@@ -280,8 +276,7 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     assert_eq!(tip_hash(&store), blocks[19].hash());
     // The two oldest of the attacker's blocks gave way, and may be pushed again.
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(21), now: AFTER_ALL_BLOCKS };
-    let mut push = |second| processor.push(sibling(second), attacker(1), &confirmed, START);
+    let mut push = |second| processor.push(sibling(second), attacker(1), &snapshot, START);
     for second in [1, 2] {
         assert_eq!(code(&push(second)), ValidationResult::FailureEntityUnusableOutOfSync);
     }
@@ -294,19 +289,18 @@ fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     assert!(processor.push_before_join(&blocks[19], START));
-    assert!(!processor.push(blocks[19].clone(), SENDER, &confirmed, START).unwrap());
+    assert!(!processor.push(blocks[19].clone(), SENDER, &snapshot, START).unwrap());
     assert!(!processor.has_work(AFTER_ALL_BLOCKS));
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for second in 0..MAX_QUEUED as i32 {
-        assert!(processor.push(sibling(second + 1), SENDER, &confirmed, START).unwrap());
+        assert!(processor.push(sibling(second + 1), SENDER, &snapshot, START).unwrap());
     }
-    assert!(processor.push(sibling(1000), SENDER, &confirmed, START).unwrap());
+    assert!(processor.push(sibling(1000), SENDER, &snapshot, START).unwrap());
     assert_eq!(processor.queue.len(), MAX_QUEUED);
     assert_eq!(run(&mut processor).len(), MAX_QUEUED);
     assert_eq!((processor.quota.total(), processor.quota.len()), (0, 0));
-    assert!(processor.push(sibling(1001), SENDER, &confirmed, START).unwrap(), "there is space again");
+    assert!(processor.push(sibling(1001), SENDER, &snapshot, START).unwrap(), "there is space again");
 }
 
 /// Returns the outcome of a branch, and the number of steps until it is known.
@@ -407,8 +401,7 @@ fn a_pushed_block_of_the_future_waits_for_its_time() {
     let (next, mut processor) = (chain.blocks()[19].clone(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let early = Timestamp(next.timestamp.0 - 11);
-    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: early };
-    let mut push = || processor.push(next.clone(), SENDER, &confirmed, START).unwrap();
+    let mut push = || processor.push(next.clone(), SENDER, &snapshot, START).unwrap();
     assert_eq!([push(), push()], [true, false]);
     drop(snapshot);
     assert!(run_at(early, &mut processor).is_empty() && processor.queue.len() == 1);
@@ -550,10 +543,9 @@ fn a_pushed_block_holds_no_chain_while_what_proves_it_is_read_ahead() {
     let (mut processor, mut ahead) = (BlockProcessor::new(&store, network), ReadAhead::cold(START));
     let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
     let snapshot = store.snapshot().unwrap();
-    let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(20), now: AFTER_ALL_BLOCKS };
     let block = &chain.blocks()[19];
     let next = Block { timestamp: Timestamp(block.timestamp.0 + 1), ..block.clone() };
-    assert!(processor.push(block.clone(), SENDER, &confirmed, START).unwrap());
+    assert!(processor.push(block.clone(), SENDER, &snapshot, START).unwrap());
     processor.queue.insert(99, PushedBlock { block: Box::new(next), ..processor.queue[&1].clone() });
     processor.read_ahead(&mut ahead, now);
     assert!(!processor.has_work(AFTER_ALL_BLOCKS) && !processor.holds_chain() && processor.may_pull());
