@@ -17,7 +17,7 @@ use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transact
 use crate::rules::{self, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult, require};
 use crate::state::registry::ListingUpdate;
 use crate::state::{self, AccountId, BlockContext, Expiry, HashCompaction, Ledger, Pruning};
-use crate::store::{Read, StoreError, StoredHeader, Write, WriteTxn};
+use crate::store::{Read, Result, StoredHeader, Write, WriteTxn};
 
 /// Parameters for processing a block, besides the state.
 pub struct ExecutionContext<'a> {
@@ -267,7 +267,7 @@ impl BlockExecution {
     }
 
     /// Undoes everything done for the block so far, so that it can start again. Signatures and proof stay checked.
-    pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<(), StoreError> {
+    pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<()> {
         let begun = txn.take_journal();
         txn.undo(&begun)?;
         self.stage = ExecutionStage::Starting;
@@ -344,7 +344,7 @@ impl BlockExecution {
         Ok(ledger.expiry()?)
     }
 
-    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<ExecutionStage, StoreError> {
+    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<ExecutionStage> {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
         let final_height = tip.block.as_ref().map_or(Ok(Height(0)), |block| lowest_undoable(state, block.height))?;
         Ok(ExecutionStage::Compacting(HashCompaction::new(state, final_height, hashes)?))
@@ -356,7 +356,7 @@ impl BlockExecution {
         txn: &mut WriteTxn<'_>,
         header: StoredHeader,
         env: &ExecutionContext<'_>,
-    ) -> Result<StoredHeader, StoreError> {
+    ) -> Result<StoredHeader> {
         let AppliedBlock { beneficiary, ids, previous_harvests, .. } = self.applied;
         let header = StoredHeader { beneficiary, ids, previous_harvests, ..header };
         let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
@@ -389,12 +389,7 @@ pub(super) fn execute_transaction(
 /// Returns the importance with which an account signs a block at a height, in whole units, by the recalculation that is in
 /// force there. An importance of another importance height counts as 0: such an account is not eligible, and the NEM
 /// network never accepts its blocks.
-pub fn harvesting_importance(
-    state: &impl Read,
-    signer: &Address,
-    height: Height,
-    network: &Network,
-) -> Result<u64, StoreError> {
+pub fn harvesting_importance(state: &impl Read, signer: &Address, height: Height, network: &Network) -> Result<u64> {
     let account = state::account(state, signer)?;
     let harvester = account.harvests_for(height, network.chain.rewrite_limit).unwrap_or(*signer);
     let list = height.importance_height();

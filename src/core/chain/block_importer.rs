@@ -13,7 +13,7 @@ use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_heig
 use crate::crypto::Verifier;
 use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
-use crate::store::{Snapshot, Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
+use crate::store::{Result, Snapshot, Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
 
 /// Bytes of blocks kept in memory after which a batch is committed.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -190,7 +190,7 @@ impl<'s> BlockImporter<'s> {
         nemesis: Vec<u8>,
         source: impl Into<BlockSource<'s>>,
         options: ImportOptions,
-    ) -> Result<BlockImporter<'s>, StoreError> {
+    ) -> Result<BlockImporter<'s>> {
         let tip = ChainTip::load(&store.snapshot()?)?;
         let nemesis = if tip.block.is_none() { nemesis } else { Vec::new() };
         Ok(BlockImporter {
@@ -332,7 +332,7 @@ impl<'s> BlockImporter<'s> {
 
     /// Commits the whole blocks imported so far and waits until they are durable. A block in progress starts again
     /// afterwards.
-    pub fn commit(&mut self) -> Result<ImportProgress, StoreError> {
+    pub fn commit(&mut self) -> Result<ImportProgress> {
         let progress = self.commit_batch()?;
         self.store.durability().sync()?;
         Ok(progress)
@@ -345,7 +345,7 @@ impl<'s> BlockImporter<'s> {
     }
 
     /// Commits a full batch, after making the commit before it durable.
-    fn commit_full(&mut self) -> Result<ImportProgress, StoreError> {
+    fn commit_full(&mut self) -> Result<ImportProgress> {
         let was_synced = !self.store.durability().has_unsynced_commit();
         // The commit is a step of its own, so that it can be measured.
         if !(self.store.durability().poll_sync()? && was_synced) {
@@ -360,7 +360,7 @@ impl<'s> BlockImporter<'s> {
         self.store.durability().poll_sync().map_err(|error| ImportError::Store(self.height(), error))
     }
 
-    fn commit_batch(&mut self) -> Result<ImportProgress, StoreError> {
+    fn commit_batch(&mut self) -> Result<ImportProgress> {
         self.is_commit_due = false;
         let Some(mut batch) = self.batch.take() else { return Ok(ImportProgress::Working) };
         if let Some(block) = self.current.as_mut().filter(|block| block.is_verified()) {
@@ -377,7 +377,7 @@ impl<'s> BlockImporter<'s> {
 
     /// Continues after a failure of the store. Uncommitted blocks are imported again, if they are those of another store or
     /// [are kept](ImportOptions::can_retry).
-    pub fn retry(&mut self) -> Result<(), StoreError> {
+    pub fn retry(&mut self) -> Result<()> {
         self.tip = ChainTip::load(&self.store.snapshot()?)?;
         self.batch = None;
         self.first_of_batch = None;

@@ -21,7 +21,7 @@ use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{Exception, Rejection, RuleResult, ValidationResult, require};
-use crate::store::{Read, Store, StoreError, StoredHeader, WriteTxn, stored_header, tip};
+use crate::store::{Read, Result, Store, StoreError, StoredHeader, WriteTxn, stored_header, tip};
 
 /// Outcome of a branch.
 #[derive(Debug)]
@@ -194,7 +194,7 @@ impl<'s> CandidateBranch<'s> {
     /// outcome once it is durable; nothing is left to do then. Fails only if the store does. Then a branch that
     /// [is committed](Self::is_committed) waits until the next step makes it durable; any other one must be dropped, and
     /// nothing has changed.
-    pub fn step(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<Option<BranchOutcome>, StoreError> {
+    pub fn step(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<Option<BranchOutcome>> {
         if self.outcome.is_none() {
             let outcome = match self.advance(now, stakes) {
                 Ok(false) => return Ok(None),
@@ -283,7 +283,7 @@ impl<'s> CandidateBranch<'s> {
     }
 
     /// Commits a valid branch if its score is higher; on a tie our blocks stay.
-    fn decide(&mut self) -> Result<BranchOutcome, StoreError> {
+    fn decide(&mut self) -> Result<BranchOutcome> {
         let txn = self.txn.take().ok_or(StoreError::Empty)?;
         let (ours, theirs) = self.scores;
         let mut outcome = BranchOutcome { validity: Ok(()), scores: Some((ours, theirs)), update: None };

@@ -8,7 +8,7 @@ use crate::importance::{Calculation, CalculationParameters};
 use crate::model::{Address, Amount, Hash256, Height, Network};
 use crate::rules::Rejection;
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
-use crate::store::{Read, StoreError, Table, WriteTxn, block_key};
+use crate::store::{Read, Result, StoreError, Table, WriteTxn, block_key};
 
 /// Rows, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -33,7 +33,7 @@ struct Stake {
 
 impl Stake {
     /// Reads an account. Returns `None` if it is unknown, or is the nemesis account.
-    fn read(state: &impl Read, account: AccountId, network: &Network) -> Result<Option<Stake>, StoreError> {
+    fn read(state: &impl Read, account: AccountId, network: &Network) -> Result<Option<Stake>> {
         let state::Account { balance, first_height, .. } = state::account_at(state, account)?;
         let address = account.address(state)?;
         let counts = first_height > 0 && address != network.nemesis_signer;
@@ -151,7 +151,7 @@ impl Recalculation {
     }
 
     /// Returns the height below which lists can be deleted: no rollback needs them, and they are not kept as history.
-    fn deletable_below(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Height, StoreError> {
+    fn deletable_below(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Height> {
         let lowest = self.height.minus(network.chain.rewrite_limit).importance_height();
         let history = match network.chain.history_from {
             Some(_) => state::history_from(txn, self.height)?,
@@ -176,7 +176,7 @@ impl Recalculation {
         Ok(RecalculationStage::Merging(calculation, changed.into_iter().peekable(), kept.into_iter().peekable()))
     }
 
-    fn parameters(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<CalculationParameters, StoreError> {
+    fn parameters(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<CalculationParameters> {
         let totals = AccountTotals::of(txn)?;
         // Accounts that existed before the block.
         let known = u64::from(totals.allocated - totals.new_at(self.height));
@@ -189,7 +189,7 @@ impl Recalculation {
     }
 
     /// Returns the number of known accounts and of those that are new, without the nemesis account.
-    fn known_accounts(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<(u64, u64), StoreError> {
+    fn known_accounts(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<(u64, u64)> {
         let (totals, nemesis) = (AccountTotals::of(txn)?, state::account(txn, &network.nemesis_signer)?);
         let all = u64::from(totals.known) - u64::from(nemesis.is_known());
         let new = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
@@ -338,7 +338,7 @@ impl Merge {
         Merge { results: results.into_iter().peekable(), list, previous: VecDeque::new(), last: None }
     }
 
-    fn next(&mut self, txn: &WriteTxn<'_>) -> Result<Option<AccountImportance>, StoreError> {
+    fn next(&mut self, txn: &WriteTxn<'_>) -> Result<Option<AccountImportance>> {
         if let Some(list) = self.list.filter(|_| self.previous.is_empty()) {
             self.previous = state::chunk_after(txn, list, self.last)?.into();
             self.last = self.previous.back().map(|entry| entry.account);

@@ -9,7 +9,7 @@ use crate::budget::{Budget, cost};
 use crate::chain::ChainSnapshot;
 use crate::model::{Address, Timestamp};
 use crate::state;
-use crate::store::StoreError;
+use crate::store::Result;
 
 /// Progress of the search among the multisig accounts with transactions.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ impl Mempool {
         search: &mut AccountSearch,
         confirmed: &ChainSnapshot<'_>,
         budget: &mut Budget,
-    ) -> Result<Option<Vec<&MempoolEntry>>, StoreError> {
+    ) -> Result<Option<Vec<&MempoolEntry>>> {
         let content = &self.content;
         let ids = |numbers: &mut dyn Iterator<Item = (Reverse<Timestamp>, u64)>| {
             let entries = numbers.take(search.limit).filter_map(|(_, number)| content.entries.get(&number));

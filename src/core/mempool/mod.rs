@@ -32,7 +32,7 @@ use crate::crypto::Verifier;
 use crate::model::network::ChainParameters;
 use crate::model::transaction::{Cosignature, Hashes};
 use crate::model::{Address, Amount, Body, Hash256, NetworkByte, Timestamp, Transaction};
-use crate::store::{Changes, StoreError};
+use crate::store::{Changes, Result};
 use crate::{rules, state};
 
 /// Maximum bytes of the transactions and their overlay state; further transactions are rejected as if the mempool were
@@ -82,7 +82,7 @@ impl MempoolEntry {
     }
 
     /// Returns the cosignatories of the account of a multisig transaction; none of another transaction.
-    pub fn cosignatories(&self, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>, StoreError> {
+    pub fn cosignatories(&self, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>> {
         match &self.transaction.body {
             Body::Multisig(_) => state::cosignatories(chain.snapshot, &self.fee_payer),
             _ => Ok(Vec::new()),

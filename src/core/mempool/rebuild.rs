@@ -9,7 +9,7 @@ use super::{ChainSnapshot, Fate, FateRecord, Mempool, MempoolContent, MempoolEnt
 use crate::budget::Budget;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::rules::{Rejection, ValidationResult};
-use crate::store::{StoreError, stored_block};
+use crate::store::{Result, stored_block};
 
 /// Interval between two removals of expired transactions.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -59,7 +59,7 @@ impl Mempool {
     }
 
     /// Brings the mempool up to date with the chain, within the budget.
-    pub fn work(&mut self, chain: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<(), StoreError> {
+    pub fn work(&mut self, chain: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<()> {
         while self.has_work() && !budget.is_exhausted() {
             if let Some(added) = &mut self.added_blocks {
                 budget.charge(UNITS_PER_BLOCK);
@@ -150,7 +150,7 @@ impl Mempool {
     }
 
     /// Performs one step of the rebuild: takes over one transaction.
-    pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<(), StoreError> {
+    pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<()> {
         budget.charge(UNITS_PER_TRANSACTION);
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
         let (root, origin);
@@ -204,7 +204,7 @@ impl Mempool {
         Ok(())
     }
 
-    pub(super) fn finish_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
+    pub(super) fn finish_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<()> {
         while self.is_rebuilding() {
             self.step_rebuild(confirmed, &mut Budget::new(0))?;
         }

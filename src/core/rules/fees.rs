@@ -9,7 +9,7 @@ use crate::model::transaction::{AggregateModification, Transfer};
 use crate::model::units::MICRO;
 use crate::model::{Amount, Body, Height, Mosaic, MosaicId, NamespaceId};
 use crate::state::{self, Exception, MosaicEntry};
-use crate::store::StoreError;
+use crate::store::Result;
 
 /// Maximum fee of a cosignature.
 const MAX_COSIGNATURE_FEE: Amount = Amount::whole(1000);
@@ -58,7 +58,7 @@ impl FeeSchedule {
     pub fn minimum_fee(
         self,
         body: &Body,
-        mosaic: impl Fn(&MosaicId) -> Result<Option<MosaicEntry>, StoreError>,
+        mosaic: impl Fn(&MosaicId) -> Result<Option<MosaicEntry>>,
     ) -> Result<Amount, Rejection> {
         let attached = |id: &MosaicId| {
             let unknown = || Exception::argument(format!("unable to find fee information for '{id}'"));

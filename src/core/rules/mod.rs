@@ -24,7 +24,7 @@ use crate::model::network::{ChainParameters, Forks};
 use crate::model::transaction::{Hashes, Transfer, wire_network};
 use crate::model::{Address, Block, Body, Height, Network, Timestamp, Transaction};
 use crate::state::{self, Account, BlockContext, Effect, RemoteStatus, effects};
-use crate::store::{Read, StoreError};
+use crate::store::{Read, Result};
 
 /// Purpose of a validation; decides which rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ impl<'a> ValidationContext<'a> {
     }
 
     /// Returns the account of an address; the default state if it is unknown.
-    pub fn account(&self, address: &Address) -> Result<Cow<'a, Account>, StoreError> {
+    pub fn account(&self, address: &Address) -> Result<Cow<'a, Account>> {
         match self.block.and_then(|block| block.loaded_account(address)) {
             Some(account) => Ok(Cow::Borrowed(account)),
             None => state::account(&self.state, address).map(Cow::Owned),
@@ -93,7 +93,7 @@ impl<'a> ValidationContext<'a> {
     }
 
     /// Returns the cosignatories of an account, by address; empty if it is no multisig account.
-    pub fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
+    pub fn cosignatories(&self, account: &Address) -> Result<Vec<Address>> {
         state::cosignatories(&self.state, account)
     }
 }

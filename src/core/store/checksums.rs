@@ -26,7 +26,7 @@ use std::ops::Bound;
 use lmdb::{Cursor as _, RoCursor};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::error::StoreError;
+use super::error::{Result, StoreError};
 use super::tables::Table;
 
 // Numbers of LMDB's cursor operations.
@@ -45,7 +45,7 @@ pub const MAX_RANGE_BYTES: u64 = 64 << 10;
 const MAX_BOUNDARY: usize = 500;
 
 /// Returns the result of a lookup; `None` if nothing was found.
-pub fn found<T>(result: Result<T, lmdb::Error>) -> Result<Option<T>, StoreError> {
+pub fn found<T>(result: Result<T, lmdb::Error>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(lmdb::Error::NotFound) => Ok(None),
@@ -72,7 +72,7 @@ pub fn append_checksum(table: Table, key: &[u8], value: &[u8], place: &mut [u8])
 }
 
 /// Returns the value of a row, after comparing it with its checksum if it `is_checked`.
-pub fn row_value<'a>(table: Table, key: &[u8], row: &'a [u8], is_checked: bool) -> Result<&'a [u8], StoreError> {
+pub fn row_value<'a>(table: Table, key: &[u8], row: &'a [u8], is_checked: bool) -> Result<&'a [u8]> {
     let parts = row.len().checked_sub(checksum_bytes(table)).map(|length| row.split_at(length));
     let is_valid = |(value, after): &(&[u8], &[u8])| {
         !is_checked || table == Table::Meta || *after == checksum(table, key, &[value]).to_le_bytes()
@@ -125,7 +125,7 @@ impl RangeSum {
         bytes
     }
 
-    pub fn from_bytes(value: &[u8]) -> Result<RangeSum, StoreError> {
+    pub fn from_bytes(value: &[u8]) -> Result<RangeSum> {
         match value.as_chunks() {
             ([bytes, hash], []) => Ok(RangeSum { bytes: u64::from_le_bytes(*bytes), hash: u64::from_le_bytes(*hash) }),
             _ => Err(StoreError::Damaged("the checksum of a range")),
@@ -160,7 +160,7 @@ pub fn range_start(table: Table, checksum_key: &[u8]) -> Option<Vec<u8>> {
 
 /// Compares the rows of a range with its checksum, and looks up each of them: if the path to a row is damaged, a scan
 /// still finds it, but a lookup does not.
-pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -> Result<(), StoreError> {
+pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -> Result<()> {
     let (mut sum, mut before, mut is_right) = (RangeSum::default(), None, true);
     for_each_row(rows, range, |key, row| {
         row_value(table, key, row, true)?;
@@ -203,8 +203,8 @@ pub fn split_range(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<O
 fn for_each_row<'a>(
     rows: &RoCursor<'a>,
     range: &Range,
-    mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool, StoreError>,
-) -> Result<(), StoreError> {
+    mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool>,
+) -> Result<()> {
     let first = if range.first.is_empty() { &[0] } else { range.first.as_slice() };
     let mut found = rows.get(Some(first), None, SET_RANGE);
     loop {
