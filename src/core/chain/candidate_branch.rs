@@ -167,7 +167,7 @@ impl<'s> CandidateBranch<'s> {
         match &self.stage {
             BranchStage::Proving(_, checked) => {
                 let block = self.blocks.get(*checked)?;
-                block.is_provable(self.executed_up_to(), self.network).then(|| block.block())
+                block.is_provable(self.executed_up_to(), self.network).then_some(&block.block)
             }
             _ => None,
         }
@@ -176,7 +176,7 @@ impl<'s> CandidateBranch<'s> {
     /// Returns the proven blocks that are going to be executed, without the first `known` of them.
     pub fn proven_blocks(&self, known: usize) -> impl Iterator<Item = &Block> {
         let first = known.saturating_sub(self.stored).min(self.proven);
-        self.blocks.range(first..self.proven).map(|block| block.block())
+        self.blocks.range(first..self.proven).map(|block| &block.block)
     }
 
     /// Returns the place among the proven blocks of the one that the next step executes, if it does.
@@ -233,7 +233,7 @@ impl<'s> CandidateBranch<'s> {
                     // A peer may send our own blocks, with whatever parent they name: they are not replaced by themselves.
                     if *checked == 0 && stored_header(txn, header.height)?.is_some_and(is_ours) {
                         self.common = header.height;
-                        for hashes in block.block().transactions.iter().map(Transaction::hashes) {
+                        for hashes in block.block.transactions.iter().map(Transaction::hashes) {
                             self.seen.extend(hashes.all());
                         }
                         self.blocks.pop_front();
@@ -242,7 +242,7 @@ impl<'s> CandidateBranch<'s> {
                     }
                 }
                 None if is_better(self.scores.0, self.scores.1) => {
-                    self.proven = self.blocks.iter().take_while(|block| block.is_proven()).count();
+                    self.proven = self.blocks.iter().take_while(|block| block.is_proven).count();
                     self.stage = BranchStage::Undoing;
                 }
                 None => return Ok(true),
@@ -257,7 +257,7 @@ impl<'s> CandidateBranch<'s> {
             BranchStage::Verifying(verified) => match self.blocks.get_mut(*verified) {
                 Some(block) if *verified < self.proven => {
                     if block.verify_step(verifier)? {
-                        self.confirmed.extend(block.hashes().iter().map(|hashes| hashes.own));
+                        self.confirmed.extend(block.hashes.iter().map(|hashes| hashes.own));
                         *verified += 1;
                     }
                 }
@@ -301,7 +301,7 @@ impl<'s> CandidateBranch<'s> {
 /// Checks that all difficulties are defined, which NIS1 does before everything else, and that there are not too many blocks.
 fn check_times_and_length(blocks: &VecDeque<Box<BlockExecution>>, tip: &ChainTip, network: &Network) -> RuleResult {
     let mut window = tip.window.clone();
-    for block in blocks.iter().map(|block| block.block()) {
+    for block in blocks.iter().map(|block| &block.block) {
         let difficulty = next_difficulty(&window, network)?;
         window.push(difficulty, block.timestamp);
     }
