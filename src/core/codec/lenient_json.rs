@@ -200,8 +200,17 @@ impl Containers {
             let text = format!("an object in JSON has more than {MAX_MEMBERS} members at byte {}", tokens.position);
             return Err(LenientJsonError(text.into()));
         }
-        self.keys.push(tokens.key()?);
-        tokens.end_key()
+        self.keys.push(match tokens.peek()? {
+            b':' | b'[' | b'{' | b']' => return Err(tokens.unexpected()),
+            quote @ (b'"' | b'\'') => tokens.quoted(quote)?,
+            _ => tokens.unquoted(b":").to_owned(),
+        });
+        tokens.skip(b" \r\n\t");
+        if tokens.peek()? != b':' {
+            return Err(tokens.unexpected());
+        }
+        tokens.position += 1;
+        Ok(())
     }
 
     fn open(&mut self, closing: u8, tokens: &mut Tokens<'_>) -> Result<Option<Value>, LenientJsonError> {
@@ -252,24 +261,6 @@ struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    fn key(&mut self) -> Result<String, LenientJsonError> {
-        Ok(match self.peek()? {
-            b':' | b'[' | b'{' | b']' => return Err(self.unexpected()),
-            quote @ (b'"' | b'\'') => self.quoted(quote)?,
-            _ => self.unquoted(b":").to_owned(),
-        })
-    }
-
-    /// Reads the colon after a key.
-    fn end_key(&mut self) -> Result<(), LenientJsonError> {
-        self.skip(b" \r\n\t");
-        if self.peek()? != b':' {
-            return Err(self.unexpected());
-        }
-        self.position += 1;
-        Ok(())
-    }
-
     fn remaining(&self) -> &'a str {
         self.text.get(self.position..).unwrap_or_default()
     }

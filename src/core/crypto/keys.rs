@@ -185,13 +185,20 @@ const MAX_KEYS: usize = 3584;
 impl Verifier {
     /// Returns the same result as [`verify()`].
     pub fn verify(&mut self, public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
-        if !passes_prechecks(public, signature) {
+        // 0 < S < L, and the key is not all zeros.
+        let [_, s] = signature.0.as_chunks::<32>().0 else { return Ok(false) };
+        let s: Option<Scalar> = Scalar::from_canonical_bytes(*s).into();
+        if s.is_none_or(|s| s == Scalar::ZERO) || public.0 == [0; 32] {
             return Ok(false);
         }
         self.checked += 1;
         let cached = self.decoded.get(public).copied();
-        let key = cached.map_or_else(|| decode(public), Ok)?;
-        let holds = equation_holds(&key, data, signature);
+        // Any y is taken modulo p, and x = 0 with the sign bit set stays 0.
+        let decode = || VerifyingKey::from_bytes(&public.0).map_err(|_| NotAPoint);
+        let key = cached.map_or_else(decode, Ok)?;
+        // S·B − k·A, encoded, equals the bytes of R. The hash covers the key as encoded on the wire.
+        let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
+        let holds = raw_verify::<Keccak512>(&key, data, &signature).is_ok();
         // Only a key with a valid signature is cached, so that made-up keys cannot evict those in use.
         if holds && cached.is_none() {
             if self.decoded.len() == MAX_KEYS {
@@ -201,24 +208,6 @@ impl Verifier {
         }
         Ok(holds)
     }
-}
-
-/// Steps 1 and 2: 0 < S < L, and the key is not all zeros.
-fn passes_prechecks(public: &PublicKey, signature: &Signature) -> bool {
-    let [_, s] = signature.0.as_chunks::<32>().0 else { return false };
-    let s: Option<Scalar> = Scalar::from_canonical_bytes(*s).into();
-    s.is_some_and(|s| s != Scalar::ZERO) && public.0 != [0; 32]
-}
-
-/// Step 4: any y is taken modulo p, and x = 0 with the sign bit set stays 0.
-fn decode(public: &PublicKey) -> Result<VerifyingKey, NotAPoint> {
-    VerifyingKey::from_bytes(&public.0).map_err(|_| NotAPoint)
-}
-
-/// Steps 3 and 5: S·B − k·A, encoded, equals the bytes of R. The hash covers the key as encoded on the wire.
-fn equation_holds(key: &VerifyingKey, data: &[u8], signature: &Signature) -> bool {
-    let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
-    raw_verify::<Keccak512>(key, data, &signature).is_ok()
 }
 
 #[cfg(test)]
@@ -361,7 +350,7 @@ mod verification_tests {
 
     #[test]
     fn a_verifier_has_a_largest_size() {
-        let key = decode(&pair(1).public()).unwrap();
+        let key = VerifyingKey::from_bytes(&pair(1).public().0).unwrap();
         let other = |number: usize| {
             let mut other = PublicKey::default();
             other.0[..8].copy_from_slice(&number.to_le_bytes());

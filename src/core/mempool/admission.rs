@@ -199,7 +199,8 @@ impl MempoolContent {
         if let Body::Multisig(body) = &mut transaction.body {
             body.cosignatures.retain(counts);
         }
-        Ok(MempoolEntry { id: root.id, ..MempoolEntry::new(transaction, network, root.since) })
+        let MempoolEntry { id, number, since, .. } = root;
+        Ok(MempoolEntry { id, number, ..MempoolEntry::new(transaction, network, since) })
     }
 
     /// Attaches a cosignature.

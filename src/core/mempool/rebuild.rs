@@ -34,14 +34,6 @@ pub struct Rebuild {
     returned: VecDeque<(Transaction, Height)>,
 }
 
-/// Where a transaction comes from that a rebuild takes over.
-enum Origin {
-    /// The mempool: its number there.
-    Mempool(u64),
-    /// A replaced block: the height of the last common block.
-    Replaced(Height),
-}
-
 impl Mempool {
     /// Returns whether the mempool is not yet up to date with the chain.
     pub fn has_work(&self) -> bool {
@@ -153,17 +145,18 @@ impl Mempool {
     pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<()> {
         budget.charge(UNITS_PER_TRANSACTION);
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
-        let (root, origin);
+        // A transaction of a replaced block comes with the height of the last common block.
+        let (root, replaced_above);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
-            (root, origin) = (rebuild.content.drop_strangers(known, confirmed)?, Origin::Mempool(number));
+            (root, replaced_above) = (rebuild.content.drop_strangers(known, confirmed)?, None);
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root.clone(), confirmed)
         } else if let Some((transaction, common)) = rebuild.returned.pop_front() {
             self.last_id += 1;
             let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
             let entry = rebuild.content.drop_strangers(entry, confirmed)?;
-            (root, origin) = (MempoolEntry { id: self.last_id, ..entry }, Origin::Replaced(common));
+            (root, replaced_above) = (MempoolEntry { id: self.last_id, ..entry }, Some(common));
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed));
             if let Ok(accepted) = &outcome {
@@ -189,15 +182,15 @@ impl Mempool {
             return Ok(());
         }
         // It has become invalid and is dropped.
-        let fate = match origin {
-            // Nobody finds it any more from now on, not only when the rebuild is complete.
-            Origin::Mempool(number) => {
-                self.content.entries.remove(&number);
-                Fate::Rejected(result)
-            }
-            Origin::Replaced(common) => {
+        let fate = match replaced_above {
+            Some(common) => {
                 let conflict = rebuild.content.conflict(&root, result, common, confirmed, budget)?;
                 Fate::Replaced(result, conflict)
+            }
+            // Nobody finds it any more from now on, not only when the rebuild is complete.
+            None => {
+                self.content.entries.remove(&root.number);
+                Fate::Rejected(result)
             }
         };
         self.drop(root, fate, confirmed.now);

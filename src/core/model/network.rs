@@ -201,6 +201,11 @@ impl Network {
         let (chain, forks) = (&self.chain, &self.chain.forks);
         let joined = |hashes: &[Hash256]| hashes.iter().map(Hash256::to_string).collect::<Vec<_>>().join("|");
         let hours = chain.hash_retention_hours.map_or("-1".to_owned(), |hours| hours.to_string());
+        let [by_importance, by_stake, with_time, at_once, stabilized] = BLOCK_CHAIN_FEATURES;
+        let consensus = if chain.proof_of_stake { by_stake } else { by_importance };
+        let vesting = if chain.immediate_vesting { at_once } else { with_time };
+        let mut features = vec![consensus, vesting];
+        features.extend(chain.stabilize_block_times.then_some(stabilized));
         [
             ("nem.network", self.name.clone()),
             ("nem.network.version", self.byte.0.to_string()),
@@ -211,7 +216,7 @@ impl Network {
             ("nis.blockChainRewriteLimit", chain.rewrite_limit.to_string()),
             ("nis.maxTransactionsPerBlock", chain.max_transactions_per_block.to_string()),
             ("nis.maxTransactions", chain.max_transactions.to_string()),
-            ("nis.blockChainFeatures", features(chain)),
+            ("nis.blockChainFeatures", features.join("|")),
             ("nis.ignoreFees", chain.ignore_fees.to_string()),
             ("nis.transactionHashRetentionTime", hours),
             ("nis.treasuryReissuanceForkHeight", forks.treasury_reissuance.to_string()),
@@ -233,15 +238,6 @@ impl Network {
         let differ = pairs.filter(|((key, left), (_, right))| left != right && !NON_CONSENSUS_SETTINGS.contains(key));
         differ.map(|((key, left), (_, right))| SettingDifference { key, values: [left, right] }).collect()
     }
-}
-
-fn features(chain: &ChainParameters) -> String {
-    let [by_importance, by_stake, with_time, at_once, stabilized] = BLOCK_CHAIN_FEATURES;
-    let consensus = if chain.proof_of_stake { by_stake } else { by_importance };
-    let vesting = if chain.immediate_vesting { at_once } else { with_time };
-    let mut features = vec![consensus, vesting];
-    features.extend(chain.stabilize_block_times.then_some(stabilized));
-    features.join("|")
 }
 
 /// Returns a network with all forks in the past, for tests.

@@ -5,7 +5,7 @@ use super::result::ValidationResult::FailureInsufficientFee;
 use super::result::{Rejection, RuleResult, require};
 use crate::model::mosaic::MAX_QUANTITY;
 use crate::model::network::Forks;
-use crate::model::transaction::{AggregateModification, Transfer};
+use crate::model::transaction::Transfer;
 use crate::model::units::MICRO;
 use crate::model::{Amount, Body, Height, Mosaic, MosaicId, NamespaceId};
 use crate::state::{self, Exception, MosaicEntry};
@@ -66,8 +66,11 @@ impl FeeSchedule {
         };
         let units = match (body, self) {
             (Body::Transfer(body), _) => transfer_fee(self, body, attached)?,
-            (Body::AggregateModification(body), FeeSchedule::First | FeeSchedule::Second) => modification_fee(body),
             (Body::AggregateModification(_), FeeSchedule::Third) => 10,
+            (Body::AggregateModification(body), _) => {
+                let change = if body.min_cosignatories_change.is_some() { 3 } else { 0 };
+                2 * (5 + 3 * body.modifications.len() as i64 + change)
+            }
             (_, FeeSchedule::Third) => 3,
             (Body::ImportanceTransfer(_) | Body::Multisig(_) | Body::Cosignature(_), _) => 6,
             (_, FeeSchedule::First) => 108,
@@ -91,11 +94,6 @@ pub fn fee_suffices(subject: &TransactionContext<'_>) -> RuleResult {
     require(transaction.fee >= minimum, FailureInsufficientFee)?;
     let is_cosignature = matches!(transaction.body, Body::Cosignature(_));
     require(!is_cosignature || transaction.fee <= MAX_COSIGNATURE_FEE, FailureInsufficientFee)
-}
-
-fn modification_fee(body: &AggregateModification) -> i64 {
-    let change = if body.min_cosignatories_change.is_some() { 3 } else { 0 };
-    2 * (5 + 3 * body.modifications.len() as i64 + change)
 }
 
 /// Returns the fee of a transfer, in fee units of the schedule.

@@ -74,11 +74,6 @@ impl<'a> ValidationContext<'a> {
         self.height.0 == self.forks().treasury_reissuance
     }
 
-    /// Returns whether a time is in the future.
-    pub fn is_in_future(&self, time: Timestamp) -> bool {
-        is_in_future(time, self.now)
-    }
-
     /// Returns the account of an address; the default state if it is unknown.
     pub fn account(&self, address: &Address) -> Result<Cow<'a, Account>> {
         match self.block.and_then(|block| block.loaded_account(address)) {
@@ -241,7 +236,7 @@ fn version_is_known(subject: &TransactionContext<'_>) -> RuleResult {
 
 /// T4: the time stamp is not in the future.
 fn is_not_in_future(subject: &TransactionContext<'_>) -> RuleResult {
-    require(!subject.context.is_in_future(subject.transaction.timestamp), FailureTimestampTooFarInFuture)
+    require(!is_in_future(subject.transaction.timestamp, subject.context.now), FailureTimestampTooFarInFuture)
 }
 
 /// T5: the nemesis account signs only in the nemesis block and in the block of the treasury re-issuance.

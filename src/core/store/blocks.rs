@@ -79,7 +79,8 @@ impl StoredHeader {
         write_varint(&mut out, self.total_fee.0);
         write_varint(&mut out, self.ids.0);
         write_varint(&mut out, self.ids.1 - self.ids.0);
-        write_varint(&mut out, nis1_transaction_count(block));
+        let nis1_transactions = block.transactions.iter().map(|transaction| transaction.self_and_children().count());
+        write_varint(&mut out, nis1_transactions.sum::<usize>() as u64);
         write_varint(&mut out, starts.len() as u64);
         // Differences of the heights; 0 if there was no harvest.
         let [of_signer, of_beneficiary] = self.previous_harvests.map(|height| match height {
@@ -242,10 +243,6 @@ fn read_score(bytes: [u8; SCORE_BYTES]) -> i128 {
     let mut wide = [if bytes[SCORE_BYTES - 1] & 0x80 == 0 { 0 } else { 0xFF }; 16];
     wide[..SCORE_BYTES].copy_from_slice(&bytes);
     i128::from_le_bytes(wide)
-}
-
-fn nis1_transaction_count(block: &Block) -> u64 {
-    block.transactions.iter().map(|transaction| 1 + transaction.children().count() as u64).sum()
 }
 
 /// A transaction of a stored block.

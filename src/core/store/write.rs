@@ -197,45 +197,43 @@ impl WriteTxn<'_> {
         if is_unverified && self.verified_row(table, key)?.is_some() {
             return Ok(false);
         }
-        if table.appends_at_end() {
-            match self.write(table, key, value, WriteFlags::APPEND) {
+        let append = Some(WriteFlags::APPEND).filter(|_| table.appends_at_end());
+        for flags in append.into_iter().chain([WriteFlags::NO_OVERWRITE]) {
+            match self.write(table, key, value, flags) {
                 Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {}
                 Err(error) => return Err(error),
-                Ok(sum) => return self.update_last_checksum(table, key, sum).map(|()| true),
+                Ok(sum) => {
+                    self.update_checksum(table, key, RangeSum::default(), sum, flags == WriteFlags::APPEND)?;
+                    return Ok(true);
+                }
             }
         }
-        match self.write(table, key, value, WriteFlags::NO_OVERWRITE) {
-            Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => Ok(false),
-            Err(error) => Err(error),
-            Ok(sum) => self.update_checksum(table, key, RangeSum::default(), sum).map(|()| true),
-        }
+        Ok(false)
     }
 
-    /// Updates the checksum of a row's range. Splits the range once it is too large.
-    fn update_checksum(&mut self, table: Table, key: &[u8], before: RangeSum, after: RangeSum) -> Result<()> {
-        if table == Table::Checksums {
-            return Ok(());
-        }
-        let (sum, _) = self.checksum(table, key)?;
-        *sum = sum.minus(before).plus(after);
-        if sum.bytes > MAX_RANGE_BYTES && after.bytes > before.bytes {
-            let range = self.range(table, key)?;
-            let halves = split_range(&self.raw_cursor(table)?, table, &range)?;
-            halves.into_iter().flatten().for_each(|range| self.changed.set(table, range));
-        }
-        Ok(())
-    }
-
-    /// Updates a checksum for a row that was written after all others.
-    fn update_last_checksum(&mut self, table: Table, key: &[u8], row: RangeSum) -> Result<()> {
+    /// Updates the checksum of a row's range. Once that is too large, a row after all others starts a range, and any other
+    /// one splits it.
+    fn update_checksum(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        before: RangeSum,
+        after: RangeSum,
+        is_appended: bool,
+    ) -> Result<()> {
         if table == Table::Checksums {
             return Ok(());
         }
         let (sum, is_last) = self.checksum(table, key)?;
-        if is_last && sum.bytes > 0 && sum.plus(row).bytes > MAX_RANGE_BYTES {
-            self.changed.start_range(table, key, row);
-        } else {
-            *sum = sum.plus(row);
+        if is_appended && is_last && sum.bytes > 0 && sum.plus(after).bytes > MAX_RANGE_BYTES {
+            self.changed.start_range(table, key, after);
+            return Ok(());
+        }
+        *sum = sum.minus(before).plus(after);
+        if !is_appended && sum.bytes > MAX_RANGE_BYTES && after.bytes > before.bytes {
+            let range = self.range(table, key)?;
+            let halves = split_range(&self.raw_cursor(table)?, table, &range)?;
+            halves.into_iter().flatten().for_each(|range| self.changed.set(table, range));
         }
         Ok(())
     }
@@ -290,7 +288,7 @@ impl WriteTxn<'_> {
             }
         };
         self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
-        self.update_checksum(table, key, before, after)
+        self.update_checksum(table, key, before, after, false)
     }
 
     /// Empties a table, outside the journal.
@@ -434,7 +432,7 @@ impl Write for WriteTxn<'_> {
         self.overflow_bytes =
             removed.iter().fold(self.overflow_bytes, |left, (_, row)| left.saturating_sub(overflow_of(*row)));
         self.rows += 1 + (bytes / PAGE as u64) as u32;
-        removed.iter().try_for_each(|(key, row)| self.update_checksum(table, key, *row, RangeSum::default()))
+        removed.iter().try_for_each(|(key, row)| self.update_checksum(table, key, *row, RangeSum::default(), false))
     }
 }
 
