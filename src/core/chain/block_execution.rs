@@ -243,7 +243,12 @@ impl BlockExecution {
             }
             ExecutionStage::Compacting(compaction) => {
                 if !compaction.step(txn)? {
-                    return Ok(Some(self.store(txn, header, env)?));
+                    let AppliedBlock { beneficiary, ids, previous_harvests, .. } = self.applied;
+                    let header = StoredHeader { beneficiary, ids, previous_harvests, ..header };
+                    let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
+                    let row = header.to_bytes(&self.block, encoded);
+                    apply::store(txn, &header, &row, env.retention, network.chain.rewrite_limit)?;
+                    return Ok(Some(header));
                 }
             }
         }
@@ -332,21 +337,6 @@ impl BlockExecution {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
         let final_height = tip.block.as_ref().map_or(Ok(Height(0)), |block| lowest_undoable(state, block.height))?;
         Ok(ExecutionStage::Compacting(HashCompaction::new(state, final_height, hashes)?))
-    }
-
-    /// Stores the block. Returns its whole header.
-    fn store(
-        &mut self,
-        txn: &mut WriteTxn<'_>,
-        header: StoredHeader,
-        env: &ExecutionContext<'_>,
-    ) -> Result<StoredHeader> {
-        let AppliedBlock { beneficiary, ids, previous_harvests, .. } = self.applied;
-        let header = StoredHeader { beneficiary, ids, previous_harvests, ..header };
-        let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
-        let row = header.to_bytes(&self.block, encoded);
-        apply::store(txn, &header, &row, env.retention, env.network.chain.rewrite_limit)?;
-        Ok(header)
     }
 }
 

@@ -131,10 +131,7 @@ impl Recalculation {
     /// Returns the height below which lists can be deleted: no rollback needs them, and they are not kept as history.
     fn deletable_below(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Height> {
         let lowest = self.height.minus(network.chain.rewrite_limit).importance_height();
-        let history = match network.chain.history_from {
-            Some(_) => state::history_from(txn, self.height)?,
-            None => None,
-        };
+        let history = network.chain.history_from.map_or(Ok(None), |_| state::history_from(txn, self.height))?;
         let lowest = history.map_or(lowest, |from| lowest.min(from.importance_height()));
         state::deletable_below(txn, lowest)
     }

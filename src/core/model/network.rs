@@ -29,14 +29,10 @@ pub struct Network {
 impl Network {
     /// Returns a private network, for tests.
     pub fn example() -> Network {
-        Network {
-            name: "of my own".to_owned(),
-            byte: NetworkByte::TESTNET,
-            generation_hash: Hash256([7; 32]),
-            nemesis_signer: Address::from_public_key(&MOSAIC_SINK, NetworkByte::TESTNET),
-            total_amount: Amount::whole(8_999_999_999),
-            chain: ChainParameters::after_all_forks(),
-        }
+        let nemesis_signer = Address::from_public_key(&MOSAIC_SINK, NetworkByte::TESTNET);
+        let (name, total_amount) = ("of my own".to_owned(), Amount::whole(8_999_999_999));
+        let network = test_network(NetworkByte::TESTNET, nemesis_signer);
+        Network { name, generation_hash: Hash256([7; 32]), total_amount, ..network }
     }
 }
 

@@ -241,9 +241,7 @@ pub fn record(
             let provision = Provision { height, owner: transaction.signer_address(network), name };
             return Ok(Some(record_provision(txn, &provision, row)?));
         }
-        Body::MosaicDefinitionCreation(body) => {
-            record_definition(txn, &body.definition, row, height, network)?;
-        }
+        Body::MosaicDefinitionCreation(body) => record_definition(txn, &body.definition, row, height, network)?,
         Body::MosaicSupplyChange(body) => record_supply_change(txn, body, location)?,
         _ => {}
     }

@@ -118,11 +118,8 @@ impl RangeSum {
     }
 
     /// Returns the value of a row of [`Table::Checksums`].
-    pub fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.hash.to_le_bytes());
-        bytes
+    pub fn to_bytes(self) -> [[u8; 8]; 2] {
+        [self.bytes, self.hash].map(u64::to_le_bytes)
     }
 
     pub fn from_bytes(value: &[u8]) -> Result<RangeSum> {

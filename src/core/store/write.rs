@@ -260,7 +260,9 @@ impl WriteTxn<'_> {
         for _ in 0..CHECKSUMS_PER_STEP {
             let Some((key, sum)) = self.changed.pop() else { return Ok(false) };
             match sum {
-                Some(sum) => drop(self.write(Table::Checksums, &key, &sum.to_bytes(), WriteFlags::empty())?),
+                Some(sum) => {
+                    self.write(Table::Checksums, &key, sum.to_bytes().as_flattened(), WriteFlags::empty())?;
+                }
                 None => match self.transaction.del(self.store.database(Table::Checksums)?, &key, None) {
                     Err(lmdb::Error::NotFound) => {}
                     result => self.store.written(result)?,

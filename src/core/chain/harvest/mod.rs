@@ -108,14 +108,14 @@ impl HarvestRound {
         if tip(chain.snapshot)?.is_none_or(|tip| tip.hash != self.parent.hash) {
             return Ok(HarvestProgress::Done(None));
         }
-        if let Some((address, selection)) = &mut self.current {
-            if selection.step(chain)? {
-                return Ok(HarvestProgress::Working);
-            }
-            let key = unlocked.key(address);
-            let Some((address, selection)) = self.current.take() else { return Ok(HarvestProgress::Working) };
+        if let Some((_, selection)) = &mut self.current
+            && selection.step(chain)?
+        {
+            return Ok(HarvestProgress::Working);
+        }
+        if let Some((address, selection)) = self.current.take() {
             // The account may have been locked meanwhile.
-            let Some(key) = key else { return Ok(HarvestProgress::Working) };
+            let Some(key) = unlocked.key(&address) else { return Ok(HarvestProgress::Working) };
             return match self.create(key, selection, chain) {
                 Ok(harvested) => Ok(HarvestProgress::Done(Some(harvested))),
                 Err(Rejection::Store(error)) => Err(error),
@@ -235,26 +235,20 @@ impl TxSelection {
     fn step(&mut self, chain: &ChainSnapshot<'_>) -> Result<bool> {
         let Some(transaction) = self.candidates.get(self.next).map(Rc::clone) else { return Ok(false) };
         self.next += 1;
-        if !self.is_selectable(&transaction, chain.network) {
-            return Ok(true);
+        let is_selectable = transaction.timestamp < self.timestamp
+            && transaction.deadline >= self.timestamp
+            && !matches!(transaction.body, Body::Cosignature(_))
+            && transaction.signer_address(chain.network.byte) != self.beneficiary;
+        // A transaction that a rule rejects stays unconfirmed, even if NIS1 has no result for it.
+        if is_selectable && let Err(Rejection::Store(error)) = self.add(transaction, chain) {
+            return Err(error);
         }
-        match self.add(transaction, chain) {
-            Err(Rejection::Store(error)) => Err(error),
-            // A transaction that a rule rejects stays unconfirmed, even if NIS1 has no result for it.
-            Ok(()) | Err(_) => Ok(true),
-        }
+        Ok(true)
     }
 
     /// Returns the selected transactions in block order, and their hashes.
     fn into_parts(self) -> (Vec<Transaction>, Vec<Hashes>) {
         (self.selected.into_iter().map(Rc::unwrap_or_clone).collect(), self.hashes)
-    }
-
-    fn is_selectable(&self, transaction: &Transaction, network: &Network) -> bool {
-        transaction.timestamp < self.timestamp
-            && transaction.deadline >= self.timestamp
-            && !matches!(transaction.body, Body::Cosignature(_))
-            && transaction.signer_address(network.byte) != self.beneficiary
     }
 
     fn add(&mut self, transaction: Rc<Transaction>, chain: &ChainSnapshot<'_>) -> Result<(), Rejection> {

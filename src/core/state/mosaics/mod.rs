@@ -245,7 +245,7 @@ impl BalanceKey {
 
 /// Calls `visit` with the balances under a definition version up to a lease state, in the order of account ids after
 /// `after`, until it returns `false`. An account with only other rows is visited with 0.
-pub fn for_each_balance(
+pub(super) fn for_each_balance(
     state: &impl Read,
     version: DefinitionVersion,
     lease_state: LeaseState,
