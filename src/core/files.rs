@@ -475,15 +475,10 @@ pub fn check_regular(path: &Path) -> io::Result<()> {
 }
 
 fn check_kind(found: &Metadata) -> io::Result<()> {
-    if found.is_file() {
-        return Ok(());
-    }
-    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind(found))))
-}
-
-fn kind(found: &Metadata) -> &'static str {
     let kind = found.file_type();
-    if kind.is_dir() {
+    let name = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_dir() {
         "a folder"
     } else if kind.is_fifo() {
         "a pipe"
@@ -491,7 +486,8 @@ fn kind(found: &Metadata) -> &'static str {
         "a socket"
     } else {
         "a device"
-    }
+    };
+    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {name}, not a regular file")))
 }
 
 #[cfg(test)]

@@ -294,9 +294,7 @@ impl BlockExecution {
             difficulty,
             score,
             total_fee: self.block.total_fee(),
-            beneficiary: None,
-            ids: (0, 0),
-            previous_harvests: [Height(0); 2],
+            ..StoredHeader::default()
         })
     }
 

@@ -21,7 +21,7 @@ use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{Exception, Rejection, RuleResult, ValidationResult, require};
-use crate::store::{Read, Result, Store, StoreError, StoredHeader, WriteTxn, stored_header, tip};
+use crate::store::{Read, Result, Store, StoreError, StoredHeader, WriteTxn, parent_hash, stored_header, tip};
 
 /// Outcome of a branch.
 #[derive(Debug)]
@@ -332,10 +332,7 @@ pub fn check_pushed(
         require(good, ValidationResult::FailureSignatureNotVerifiable)?;
         return Ok(Some(hash));
     }
-    let before = match last.height {
-        Height::NEMESIS => Default::default(),
-        height => stored_header(state, Height(height.0 - 1))?.map(|header| header.hash).unwrap_or_default(),
-    };
+    let before = parent_hash(state, last.height)?;
     require(block.previous_hash == before, ValidationResult::FailureEntityUnusableOutOfSync)?;
     Ok(None)
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::codec::Context;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
-use crate::state::{TxLocation, affected_in_block};
+use crate::state::{AccountId, TxLocation, affected_in_block};
 use crate::store::{
     BlockRow, Read, Result, Snapshot, StoreError, StoredHeader, StoredTransaction, block_row, parent_hash, stored_block,
 };
@@ -122,17 +122,12 @@ impl ConfirmedBlock {
         if affected.len() != block.transactions.len() {
             return Err(StoreError::Damaged("the accounts that a block affects"));
         }
-        let mut addresses = HashMap::new();
-        let mut by_account: HashMap<Address, Vec<u32>> = HashMap::new();
+        let mut by_id: HashMap<AccountId, Vec<u32>> = HashMap::new();
         for (index, (_, accounts)) in (0..).zip(&affected) {
-            for account in accounts {
-                let address = match addresses.get(&account.0) {
-                    Some(address) => *address,
-                    None => *addresses.entry(account.0).or_insert(account.address(state)?),
-                };
-                by_account.entry(address).or_default().push(index);
-            }
+            accounts.iter().for_each(|account| by_id.entry(*account).or_default().push(index));
         }
+        let by_account = by_id.into_iter().map(|(id, indexes)| Ok((id.address(state)?, indexes)));
+        let by_account = by_account.collect::<Result<HashMap<Address, Vec<u32>>>>()?;
         let signer = block.signer;
         let harvester = header.beneficiary.unwrap_or_else(|| Address::from_public_key(&signer, network.byte));
         let ids = affected.into_iter().map(|(id, _)| id);

@@ -55,9 +55,7 @@ pub enum Value {
 impl Value {
     /// Returns the member `key` of an object; `None` if there is none or this is not an object.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        let Self::Object(members) = self else {
-            return None;
-        };
+        let Self::Object(members) = self else { return None };
         members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 }

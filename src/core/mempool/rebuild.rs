@@ -106,17 +106,10 @@ impl Mempool {
 
     /// Removes expired transactions and those that depend on them.
     pub fn drop_expired(&mut self, now: Timestamp) {
-        let expired: Vec<u64> = self
-            .content
-            .entries
-            .iter()
-            .filter(|(_, root)| root.transaction.is_expired(now))
-            .map(|(number, _)| *number)
-            .collect();
+        let expired = self.content.entries.extract_if(.., |_, root| root.transaction.is_expired(now));
+        let expired: Vec<MempoolEntry> = expired.map(|(_, root)| root).collect();
         let has_expired = !expired.is_empty();
-        for root in expired.iter().filter_map(|number| self.content.entries.remove(number)).collect::<Vec<_>>() {
-            self.drop(root, Fate::Expired, now);
-        }
+        expired.into_iter().for_each(|root| self.drop(root, Fate::Expired, now));
         if has_expired {
             self.begin_rebuild(self.content.entries.keys().copied().collect(), VecDeque::new());
         }

@@ -18,7 +18,7 @@ use crate::crypto::{PublicKey, Signature};
 use crate::model::{Address, Amount, Block, BlockKind, Hash256, Height, Timestamp, Transaction};
 
 /// The header of a stored block: data on the block in addition to the block itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredHeader {
     /// Height of the block.
     pub height: Height,

@@ -94,10 +94,8 @@ pub fn set_epoch_size(txn: &mut impl Write, bits: u8) -> Result<()> {
 
 /// Copies the epoch size of another store to a store without blocks.
 pub fn copy_epoch_size(state: &impl Read, txn: &mut impl Write) -> Result<()> {
-    match HashTotals::of(state)?.epoch_bits {
-        EPOCH_BITS => Ok(()),
-        bits => set_epoch_size(txn, bits),
-    }
+    let bits = HashTotals::of(state)?.epoch_bits;
+    if bits == EPOCH_BITS { Ok(()) } else { set_epoch_size(txn, bits) }
 }
 
 /// Returns the epoch of a block's hashes; `id` is its first transaction id.
