@@ -277,9 +277,7 @@ pub type ShortId = i64;
 
 /// Returns the short id of a hash.
 pub fn short_id(hash: &Hash256) -> ShortId {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&hash.0[..8]);
-    i64::from_be_bytes(bytes)
+    i64::from_be_bytes(hash.0.as_chunks().0[0])
 }
 
 /// Queries.

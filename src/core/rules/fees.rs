@@ -1,5 +1,7 @@
 //! Minimum fees of transactions, namespace rents and mosaic creation, under the three fee schedules.
 
+use ruint::aliases::U256;
+
 use super::TransactionContext;
 use super::result::ValidationResult::FailureInsufficientFee;
 use super::result::{Rejection, RuleResult, require};
@@ -153,15 +155,9 @@ fn currency_value(body: &Transfer, mosaic: &Mosaic, entry: &MosaicEntry) -> i64 
     multiply_and_divide(share, body.amount.0, divisor) as i64
 }
 
-/// Returns the low 64 bits of `a · b / divisor`, rounded down. The product may exceed 128 bits, so `b` is split in two
-/// halves of 32 bits. `divisor` is not 0 and below 2⁹⁵: at most 9·10¹⁵ smallest units times 10⁶ is below 2⁷⁴.
+/// Returns the low 64 bits of `a · b / divisor`, rounded down. The product may exceed 128 bits. `divisor` is not 0.
 fn multiply_and_divide(a: u128, b: u64, divisor: u128) -> u64 {
-    let (high, low) = (u128::from(b >> 32), u128::from(b & 0xffff_ffff));
-    let (whole, part) = (a / divisor, a % divisor);
-    let above = part * high;
-    let below = ((above % divisor) << 32) + part * low;
-    let quotient = ((above / divisor) << 32) + below / divisor;
-    (whole as u64).wrapping_mul(b).wrapping_add(quotient as u64)
+    (U256::from(a) * U256::from(b) / U256::from(divisor)).wrapping_to()
 }
 
 // NIS1 computes two curves of the formulas with an arc tangent and a logarithm in floating point. Each is a step function,

@@ -252,10 +252,8 @@ fn network_matches(subject: &TransactionContext<'_>) -> RuleResult {
 
 /// T10: the message is not too long.
 fn message_fits(body: &Transfer, subject: &TransactionContext<'_>) -> RuleResult {
-    require(
-        body.message_length() <= max_message_length(subject.context.forks(), subject.context.height),
-        FailureMessageTooLarge,
-    )
+    let max = max_message_length(subject.context.forks(), subject.context.height);
+    require(body.message_length() <= max, FailureMessageTooLarge)
 }
 
 /// Returns the maximum length of a message in bytes.

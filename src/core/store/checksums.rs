@@ -27,6 +27,7 @@ use lmdb::{Cursor as _, RoCursor};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::error::{Result, StoreError};
+use super::read::Entry;
 use super::tables::Table;
 
 // Numbers of LMDB's cursor operations.
@@ -50,6 +51,15 @@ pub fn found<T>(result: Result<T, lmdb::Error>) -> Result<Option<T>> {
         Ok(found) => Ok(Some(found)),
         Err(lmdb::Error::NotFound) => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns key and stored row to which an operation moves a cursor, if there are any.
+pub fn raw_entry<'a>(cursor: &RoCursor<'a>, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>> {
+    match found(cursor.get(key, None, operation))? {
+        Some((Some(key), row)) => Ok(Some((key, row))),
+        Some((None, _)) => Err(StoreError::Damaged("an entry without a key")),
+        None => Ok(None),
     }
 }
 
@@ -203,17 +213,14 @@ fn for_each_row<'a>(
     mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool>,
 ) -> Result<()> {
     let first = if range.first.is_empty() { &[0] } else { range.first.as_slice() };
-    let mut found = rows.get(Some(first), None, SET_RANGE);
-    loop {
-        match found {
-            Ok((Some(key), _)) if range.end.as_deref().is_some_and(|end| key >= end) => return Ok(()),
-            Ok((Some(key), row)) if visit(key, row)? => {}
-            Ok((Some(_), _)) | Err(lmdb::Error::NotFound) => return Ok(()),
-            Ok((None, _)) => return Err(StoreError::Damaged("an entry without a key")),
-            Err(error) => return Err(error.into()),
-        }
-        found = rows.get(None, None, NEXT);
+    let mut found = raw_entry(rows, Some(first), SET_RANGE)?;
+    while let Some((key, row)) = found
+        && range.end.as_deref().is_none_or(|end| key < end)
+        && visit(key, row)?
+    {
+        found = raw_entry(rows, None, NEXT)?;
     }
+    Ok(())
 }
 
 /// Start and end of each verified interval of keys; `None` is the end of the table.

@@ -9,7 +9,7 @@ use lmdb::{Cursor as _, InactiveTransaction, RoCursor, RoTransaction, Transactio
 
 use super::blocks::{block_in, block_key};
 use super::checksums::{
-    self, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, row_value,
+    self, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, raw_entry, row_value,
 };
 use super::error::{Result, StoreError};
 use super::open::Store;
@@ -270,11 +270,8 @@ impl<'a> TableCursor<'a> {
     }
 
     fn read_entry(&self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>> {
-        match found(self.cursor.get(key, None, operation))? {
-            Some((Some(key), row)) => Ok(Some((key, row_value(self.table, key, row, true)?))),
-            Some((None, _)) => Err(StoreError::Damaged("an entry without a key")),
-            None => Ok(None),
-        }
+        let entry = raw_entry(&self.cursor, key, operation)?;
+        entry.map(|(key, row)| Ok((key, row_value(self.table, key, row, true)?))).transpose()
     }
 }
 
@@ -372,9 +369,8 @@ pub trait Verify {
     fn verified_block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
         let (table, key) = (Table::Blocks, block_key(height));
         check_stop(self.store().stop.as_deref())?;
-        let (last, block) = match found(self.raw_cursor(table)?.get(Some(&key), None, SET_RANGE))? {
-            Some((Some(last), row)) => (Some(last), block_in(last, row_value(table, last, row, false)?, height)?),
-            Some((None, _)) => return Err(StoreError::Damaged("an entry without a key")),
+        let (last, block) = match raw_entry(&self.raw_cursor(table)?, Some(&key), SET_RANGE)? {
+            Some((last, row)) => (Some(last), block_in(last, row_value(table, last, row, false)?, height)?),
             None => (None, None),
         };
         if block.is_none() || self.store().verified.is_damaged(table) {
