@@ -169,10 +169,8 @@ pub fn check_undoable(state: &impl Read, to: Height) -> Result<StoredHeader, Rol
     if to > tip.height || to.0 == 0 {
         return Err(RollbackError::NotBelow { tip: tip.height });
     }
-    match lowest_undoable(state, tip.height)? {
-        lowest if to < lowest => Err(RollbackError::TooDeep { lowest }),
-        _ => Ok(tip),
-    }
+    let lowest = lowest_undoable(state, tip.height)?;
+    if to < lowest { Err(RollbackError::TooDeep { lowest }) } else { Ok(tip) }
 }
 
 /// Undoes the tip, which is at `height`.

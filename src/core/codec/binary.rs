@@ -294,10 +294,8 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
         label: &'static str,
         mut read: impl FnMut(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<Vec<T>>, ReadError> {
-        let count = match self.i32(label)? {
-            None | Some(NULL) => return Ok(None),
-            Some(count) => usize::try_from(count).unwrap_or(0),
-        };
+        let Some(count) = self.i32(label)?.filter(|count| *count != NULL) else { return Ok(None) };
+        let count = usize::try_from(count).unwrap_or(0);
         // Limits the reservation by the input. Every element takes at least four bytes.
         let mut items = Vec::with_capacity(count.min(self.input.0.len() / 64));
         for _ in 0..count {

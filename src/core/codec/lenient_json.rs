@@ -467,10 +467,7 @@ fn number(token: &str) -> Option<Value> {
     if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
         rest = after_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))?;
     }
-    match rest {
-        "" => token.parse().ok().map(Value::Decimal),
-        _ => None,
-    }
+    if rest.is_empty() { token.parse().ok().map(Value::Decimal) } else { None }
 }
 
 /// Returns the text after the digits at the start of `text`; `None` if there are none.

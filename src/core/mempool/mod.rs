@@ -82,10 +82,7 @@ impl MempoolEntry {
 
     /// Returns the cosignatories of the account of a multisig transaction; none of another transaction.
     pub fn cosignatories(&self, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>> {
-        match &self.transaction.body {
-            Body::Multisig(_) => state::cosignatories(chain.snapshot, &self.fee_payer),
-            _ => Ok(Vec::new()),
-        }
+        if self.is_multisig() { state::cosignatories(chain.snapshot, &self.fee_payer) } else { Ok(Vec::new()) }
     }
 
     /// Returns its sort key in the order of selection for a block.

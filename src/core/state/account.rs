@@ -333,10 +333,7 @@ pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicK
 #[cfg(any(test, feature = "testing"))]
 pub fn put_account(txn: &mut impl Write, address: &Address, account: &Account) -> Result<AccountId> {
     let mut totals = AccountTotals::of(txn)?;
-    let id = match AccountId::of(txn, address)? {
-        Some(id) => id,
-        None => totals.allocate_id(txn, address)?,
-    };
+    let id = AccountId::of(txn, address)?.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
     totals.put(txn)?;
     if !account.has_key {
         txn.delete(Table::PublicKeys, &id.key())?;

@@ -211,12 +211,11 @@ impl<'a> BlockRow<'a> {
         let Some(entry) = self.entries.get(index) else { return Ok(None) };
         let [_, _, _, _, sum @ ..] = *entry;
         let bytes = self.transactions.get(self.start(index)..self.start(index + 1));
-        let key = block_key(self.header.height);
+        let height = self.header.height;
+        let key = block_key(height);
         let bytes = bytes.filter(|bytes| checksum(Table::Blocks, &key, &[bytes]) == u32::from_le_bytes(sum));
-        match bytes.and_then(|bytes| bytes.split_first_chunk::<4>()) {
-            Some((_, bytes)) => Ok(Some(StoredTransaction { bytes })),
-            None => Err(corrupt(self.header.height)),
-        }
+        let (_, bytes) = bytes.and_then(|bytes| bytes.split_first_chunk::<4>()).ok_or_else(|| corrupt(height))?;
+        Ok(Some(StoredTransaction { bytes }))
     }
 
     /// Returns the transactions.

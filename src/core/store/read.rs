@@ -163,10 +163,8 @@ impl<'a> TableCursor<'a> {
 
     /// Moves to the first entry whose key is not less than `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>> {
-        match self.changes {
-            None => self.seek_base(key),
-            Some(changes) => self.seek_merged(changes, key.to_vec()),
-        }
+        let Some(changes) = self.changes else { return self.seek_base(key) };
+        self.seek_merged(changes, key.to_vec())
     }
 
     /// Moves to the last entry whose key is less than `end`.
@@ -176,27 +174,21 @@ impl<'a> TableCursor<'a> {
 
     /// Moves to the last entry of the table.
     pub fn last(&mut self) -> Result<Option<Entry<'a>>> {
-        match self.changes {
-            None => self.move_to(None, LAST),
-            Some(changes) => self.previous_merged(changes, None),
-        }
+        let Some(changes) = self.changes else { return self.move_to(None, LAST) };
+        self.previous_merged(changes, None)
     }
 
     /// Moves to the next entry.
     #[allow(clippy::should_implement_trait)] // fallible, and lends from the transaction
     pub fn next(&mut self) -> Result<Option<Entry<'a>>> {
-        match self.changes {
-            None => self.move_to(None, NEXT),
-            Some(changes) => self.seek_merged(changes, next_key(&self.merged_key)),
-        }
+        let Some(changes) = self.changes else { return self.move_to(None, NEXT) };
+        self.seek_merged(changes, next_key(&self.merged_key))
     }
 
     /// Moves to the previous entry.
     pub fn previous(&mut self) -> Result<Option<Entry<'a>>> {
-        match self.changes {
-            None => self.move_to(None, PREVIOUS),
-            Some(changes) => self.previous_merged(changes, Some(self.merged_key.clone())),
-        }
+        let Some(changes) = self.changes else { return self.move_to(None, PREVIOUS) };
+        self.previous_merged(changes, Some(self.merged_key.clone()))
     }
 
     fn seek_base(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>> {
@@ -443,10 +435,8 @@ impl Snapshot<'_> {
     /// Returns the start of the next range after a key, even if checksums are damaged.
     pub(super) fn next_range(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let after = next_key(&checksum_key(table, key));
-        match self.raw_cursor(Table::Checksums)?.get(Some(&after), None, SET_RANGE) {
-            Ok((found, _)) => Ok(found.and_then(|found| range_start(table, found))),
-            Err(_) => Ok(None),
-        }
+        let found = self.raw_cursor(Table::Checksums)?.get(Some(&after), None, SET_RANGE);
+        Ok(found.ok().and_then(|(found, _)| range_start(table, found?)))
     }
 
     /// Compares all ranges of rows with their checksums.

@@ -71,10 +71,7 @@ impl StoreRebuild {
         if !is_complete && !space.is_enough() {
             return Err(StoreError::NoSpace { folder: folder.to_owned(), space });
         }
-        let new = match begun {
-            Some((new, _)) => new,
-            None => Store::open(&place, &identity, options)?,
-        };
+        let new = begun.map_or_else(|| Store::open(&place, &identity, options), |(new, _)| Ok(new))?;
         Ok(StoreRebuild { old, network, new, folder: folder.to_owned() })
     }
 

@@ -364,10 +364,8 @@ impl Verify for WriteTxn<'_> {
 
 impl Read for WriteTxn<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        match self.collected.as_ref().and_then(|changes| changes.get(table, key)) {
-            Some(value) => Ok(value),
-            None => self.verified_row(table, key),
-        }
+        let change = self.collected.as_ref().and_then(|changes| changes.get(table, key));
+        change.map_or_else(|| self.verified_row(table, key), Ok)
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {
@@ -587,10 +585,7 @@ impl<'a> Overlay<'a> {
 
 impl Read for Overlay<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        match self.changes.get(table, key) {
-            Some(value) => Ok(value),
-            None => self.base.get(table, key),
-        }
+        self.changes.get(table, key).map_or_else(|| self.base.get(table, key), Ok)
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {

@@ -294,10 +294,8 @@ pub fn for_each_holder_after(
     after: Option<AccountId>,
     visit: impl FnMut(AccountId, u64) -> Result<bool>,
 ) -> Result<()> {
-    match current_mosaic(state, mosaic)? {
-        Some(current) => for_each_balance(state, current.version, current.lease_state, after, visit),
-        None => Ok(()),
-    }
+    let Some(current) = current_mosaic(state, mosaic)? else { return Ok(()) };
+    for_each_balance(state, current.version, current.lease_state, after, visit)
 }
 
 fn read_quantity(value: &[u8]) -> Result<u64> {
