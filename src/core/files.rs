@@ -464,8 +464,7 @@ fn require_regular(file: File) -> io::Result<File> {
 
 /// Fails if there is no regular file in a place that a user names. Opens nothing: whoever writes to a pipe would notice.
 pub fn check_regular(path: &Path) -> io::Result<()> {
-    let found = fs::metadata(path).map_err(|error| missing_target(path).unwrap_or(error))?;
-    check_kind(&found)
+    check_kind(&fs::metadata(path).map_err(|error| missing_target(path).unwrap_or(error))?)
 }
 
 fn check_kind(found: &Metadata) -> io::Result<()> {

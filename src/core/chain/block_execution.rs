@@ -406,8 +406,7 @@ impl SignatureCheck {
 
     /// Returns the first unchecked cosignature of the last checked transaction.
     fn pending_cosignature<'b>(&self, block: &'b Block) -> Option<&'b Transaction> {
-        let last = block.transactions.get(self.hashes.len().checked_sub(1)?)?;
-        last.cosignatures().get(self.cosignatures)
+        block.transactions.get(self.hashes.len().checked_sub(1)?)?.cosignatures().get(self.cosignatures)
     }
 
     /// Returns the index of the transaction whose signature, or one of whose cosignatures, is checked next.

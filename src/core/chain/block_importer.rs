@@ -523,8 +523,5 @@ pub fn authentic_nemesis_block(
     if known_hash.is_some_and(|known| known != hash) {
         return Err(wrong_nemesis("it does not have the expected hash"));
     }
-    if !is_signed {
-        return Err(wrong_nemesis("its signature is wrong"));
-    }
-    Ok(block)
+    if is_signed { Ok(block) } else { Err(wrong_nemesis("its signature is wrong")) }
 }

@@ -255,10 +255,7 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
 
     fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError> {
         // NIS1 reads a long as two halves; if the second one is absent, the value is missing.
-        if self.input.0.len() == 4 {
-            return Err(ReadError::Missing(label));
-        }
-        Ok(self.take()?.map(i64::from_le_bytes))
+        if self.input.0.len() == 4 { Err(ReadError::Missing(label)) } else { Ok(self.take()?.map(i64::from_le_bytes)) }
     }
 
     fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError> {

@@ -237,10 +237,7 @@ impl Containers {
         let Some(OpenContainer { closing, .. }) = self.open.last() else { return Ok(Some(value)) };
         self.values.push(value);
         tokens.skip(b" \r\n\t");
-        if ![b',', *closing].contains(&tokens.peek()?) {
-            return Err(tokens.unexpected());
-        }
-        Ok(None)
+        if [b',', *closing].contains(&tokens.peek()?) { Ok(None) } else { Err(tokens.unexpected()) }
     }
 }
 
@@ -264,14 +261,12 @@ impl<'a> Tokens<'a> {
     }
 
     fn peek(&self) -> Result<u8, LenientJsonError> {
-        let next = self.text.as_bytes().get(self.position).copied();
-        next.ok_or(UNEXPECTED_END)
+        self.text.as_bytes().get(self.position).copied().ok_or(UNEXPECTED_END)
     }
 
     /// Skips any number of the ASCII characters in `these`.
     fn skip(&mut self, these: &[u8]) {
-        let rest = self.remaining().bytes();
-        self.position += rest.take_while(|byte| these.contains(byte)).count();
+        self.position += self.remaining().bytes().take_while(|byte| these.contains(byte)).count();
     }
 
     fn unexpected(&self) -> LenientJsonError {

@@ -365,8 +365,7 @@ pub trait Decoder<'a>: Sized {
     /// Reads a required amount of the native currency.
     fn amount(&mut self, label: &'static str) -> Result<Amount, ReadError> {
         let value = self.need_i64(label)?;
-        let amount = u64::try_from(value);
-        amount.map(Amount).map_err(|_| ReadError::Negative(Measure::Amount, value))
+        u64::try_from(value).map(Amount).map_err(|_| ReadError::Negative(Measure::Amount, value))
     }
 
     /// Reads a required quantity or supply of a mosaic.

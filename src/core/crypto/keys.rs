@@ -47,8 +47,7 @@ pub enum PublicKeyError {
 impl PublicKey {
     /// Parses hex of either case.
     pub fn from_hex(text: &str) -> Result<Self, PublicKeyError> {
-        let bytes = decode_hex(text)?;
-        Self::try_from(bytes.as_slice())
+        Self::try_from(decode_hex(text)?.as_slice())
     }
 }
 
@@ -148,8 +147,7 @@ impl KeyPair {
     /// key.
     pub(super) fn shared_point(&self, other: &PublicKey) -> Result<Zeroizing<[u8; 32]>, NotAPoint> {
         let other = CompressedEdwardsY(other.0).decompress().ok_or(NotAPoint)?;
-        let shared = other.mul_clamped(*self.raw_scalar);
-        Ok(Zeroizing::new(shared.compress().to_bytes()))
+        Ok(Zeroizing::new(other.mul_clamped(*self.raw_scalar).compress().to_bytes()))
     }
 }
 

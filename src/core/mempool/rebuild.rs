@@ -176,10 +176,7 @@ impl Mempool {
         }
         // It has become invalid and is dropped.
         let fate = match replaced_above {
-            Some(common) => {
-                let conflict = rebuild.content.conflict(&root, result, common, confirmed, budget)?;
-                Fate::Replaced(result, conflict)
-            }
+            Some(common) => Fate::Replaced(result, rebuild.content.conflict(&root, result, common, confirmed, budget)?),
             // Nobody finds it any more from now on, not only when the rebuild is complete.
             None => {
                 self.content.entries.remove(&root.number);

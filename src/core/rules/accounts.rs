@@ -159,8 +159,7 @@ pub fn multisig_account_does_not_sign(subject: &TransactionContext<'_>) -> RuleR
 /// T12: the signer of a multisig transaction is a cosignatory.
 pub fn initiator_is_cosignatory(body: &Multisig, subject: &TransactionContext<'_>) -> RuleResult {
     let account = body.inner.signer_address(subject.context.network.byte);
-    let cosignatories = subject.context.cosignatories(&account)?;
-    require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
+    require(subject.context.cosignatories(&account)?.contains(&subject.signer), FailureMultisigNotACosigner)
 }
 
 /// T13: the fee sinks spend nothing after the treasury re-issuance. NIS1 compares with their testnet addresses on every

@@ -333,8 +333,7 @@ impl ChangedRanges {
     pub fn get_mut(&mut self, table: Table, key: &[u8]) -> Option<(&mut RangeSum, bool)> {
         let ranges = &mut self.tables[table as usize];
         let (_, (end, sum)) = ranges.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
-        let is_inside = end.as_deref().is_none_or(|end| key < end);
-        is_inside.then_some((sum, end.is_none()))
+        end.as_deref().is_none_or(|end| key < end).then_some((sum, end.is_none()))
     }
 
     pub fn set(&mut self, table: Table, range: Range) {

@@ -387,10 +387,7 @@ impl Durability {
 
     /// Waits until all commits are durable, also those of the process that had the store open before.
     pub fn sync(&self) -> Result<()> {
-        if matches!(*self.state.borrow(), State::Durable) {
-            return Ok(());
-        }
-        self.timed(|| self.sync_and_record())
+        if matches!(*self.state.borrow(), State::Durable) { Ok(()) } else { self.timed(|| self.sync_and_record()) }
     }
 
     /// Waits until the last commit is on the disk, and records it.

@@ -66,10 +66,7 @@ impl WorkFolder {
     fn lock(path: &Path) -> Result<WorkFolder> {
         let lock = FolderLock::take(path)?;
         // Another process may have removed the folder between the opening and the locking of its file.
-        if !lock.is_of(path) {
-            return Err(StoreError::InUse);
-        }
-        Ok(WorkFolder { path: path.to_owned(), _lock: lock })
+        if lock.is_of(path) { Ok(WorkFolder { path: path.to_owned(), _lock: lock }) } else { Err(StoreError::InUse) }
     }
 
     /// Removes everything but the lock.

@@ -120,10 +120,7 @@ impl MosaicEntry {
 
 /// Returns the newest definition of a mosaic and its supply in whole units; `nem:xem` included.
 pub fn mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<MosaicEntry>> {
-    if id.is_xem() {
-        return Ok(Some(MosaicEntry::xem()));
-    }
-    Ok(current_mosaic(state, id)?.map(|mosaic| mosaic.entry))
+    if id.is_xem() { Ok(Some(MosaicEntry::xem())) } else { Ok(current_mosaic(state, id)?.map(|mosaic| mosaic.entry)) }
 }
 
 /// Returns the newest definition of a mosaic; `nem:xem` included.
