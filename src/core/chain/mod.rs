@@ -17,9 +17,7 @@ mod tests;
 
 pub use apply::{Retention, RollbackError, rollback};
 pub use block_execution::{SignatureCheck, Verified, check_block_signature, harvesting_importance, read_rows_of};
-pub use block_importer::{
-    BlockImporter, BlockSource, ImportError, ImportOptions, ImportProgress, authentic_nemesis_block, nemesis_block,
-};
+pub use block_importer::*;
 pub use candidate_branch::{BranchOutcome, CandidateBranch, ChainUpdate, check_pushed, is_better, pushed_branch};
 pub use chain_tip::DifficultyWindow;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};

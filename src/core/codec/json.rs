@@ -6,7 +6,7 @@ use super::lenient_json::Value;
 use super::text;
 use super::wipe::Wipe as _;
 use super::{Context, Decoder, Encoder, ReadError, SPLICE_BYTE, limits};
-use crate::crypto::hex_text::decode_hex_into;
+use crate::crypto::keys::decode_hex_into;
 
 /// Writes an entity as a JSON object. Members are in the order of NIS1's hash table.
 #[derive(Default)]
