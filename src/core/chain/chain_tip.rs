@@ -73,10 +73,8 @@ impl DifficultyWindow {
 
     /// Returns the difficulty of the next block. `None` if no time passed within the window (never in a valid chain).
     pub fn difficulty(&self, target_time: u32) -> Option<u64> {
-        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return Some(INITIAL) };
-        if self.0.len() == 1 {
-            return Some(INITIAL);
-        }
+        let ends = (self.0.front(), self.0.back(), self.0.len());
+        let (Some(first), Some(last), 2..) = ends else { return Some(INITIAL) };
         let count = self.0.len() as i64;
         let elapsed = i128::from(last.1.0) - i128::from(first.1.0);
         let average = self.0.iter().map(|(difficulty, _)| *difficulty as i64).sum::<i64>() / count;
