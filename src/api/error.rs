@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::codec::ReadError;
-use crate::crypto::hex_text::HexError;
+use crate::crypto::HexError;
 use crate::model::mosaic::NameError;
 use crate::model::{Hash256, Height, MosaicId};
 use crate::peer::wire::ErrorBody;

@@ -18,7 +18,7 @@ use crate::codec::json::JsonDecoder;
 use crate::codec::text::{parse_i32, parse_i64};
 use crate::codec::wipe::Wiped;
 use crate::codec::{self, Readable, lenient_json};
-use crate::crypto::hex_text::decode_hex;
+use crate::crypto::keys::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, Randomness};
 use crate::mempool::Mempool;
 use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId, Timestamp};

@@ -6,7 +6,7 @@ use super::streams::list_of_each;
 use super::{ApiError, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
-use crate::crypto::hex_text::decode_hex;
+use crate::crypto::keys::decode_hex;
 use crate::mempool::{Conflict, Fate, FateRecord, MempoolEntry};
 use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use crate::rules::ValidationResult;

@@ -13,7 +13,7 @@ use crate::chain::ChainSnapshot;
 use crate::codec::wipe::Wiped;
 use crate::codec::{Decoder, ReadError, Readable, limits};
 use crate::crypto::cipher::decrypt;
-use crate::crypto::hex_text::decode_hex;
+use crate::crypto::keys::decode_hex;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::model::transaction::{Message, MessageKind, wire_version};
 use crate::model::{Address, Body, Transaction};

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::clock::System;
 use crate::codec::text::text_of_file;
-use crate::crypto::hex_text::decode_hex;
+use crate::crypto::keys::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, cipher};
 use crate::files;
 use crate::logging::eprint_line;

@@ -82,10 +82,7 @@ pub fn describe_at(path: &Path, error: &io::Error) -> String {
 
 /// Describes an error of a file whose path the text around it has.
 pub fn explain(error: &io::Error, path: Option<&Path>) -> String {
-    match advice(error, path) {
-        Some(advice) => format!("{error}; {advice}"),
-        None => error.to_string(),
-    }
+    advice(error, path).map_or_else(|| error.to_string(), |advice| format!("{error}; {advice}"))
 }
 
 /// Returns the system's number of an error.
@@ -406,11 +403,8 @@ fn owner_beside(path: &Path) -> io::Result<Option<(u32, u32)>> {
     let folder = folder_of(path);
     let data = folder.join(DATA_FILE);
     let store = fs::symlink_metadata(&data).ok().filter(|_| data != path);
-    let own = geteuid();
-    let (found, is_store) = match store {
-        Some(store) => (store, true),
-        None => (fs::metadata(folder)?, false),
-    };
+    let (own, is_store) = (geteuid(), store.is_some());
+    let found = store.map_or_else(|| fs::metadata(folder), Ok)?;
     match (found.uid(), found.gid()) {
         (user, _) if user == own.as_raw() => Ok(None),
         owner if own.is_root() => Ok(Some(owner)),
@@ -470,20 +464,14 @@ fn require_regular(file: File) -> io::Result<File> {
 
 /// Fails if there is no regular file in a place that a user names. Opens nothing: whoever writes to a pipe would notice.
 pub fn check_regular(path: &Path) -> io::Result<()> {
-    let found = fs::metadata(path).map_err(|error| missing_target(path).unwrap_or(error))?;
-    check_kind(&found)
+    check_kind(&fs::metadata(path).map_err(|error| missing_target(path).unwrap_or(error))?)
 }
 
 fn check_kind(found: &Metadata) -> io::Result<()> {
-    if found.is_file() {
-        return Ok(());
-    }
-    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {}, not a regular file", kind(found))))
-}
-
-fn kind(found: &Metadata) -> &'static str {
     let kind = found.file_type();
-    if kind.is_dir() {
+    let name = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_dir() {
         "a folder"
     } else if kind.is_fifo() {
         "a pipe"
@@ -491,7 +479,8 @@ fn kind(found: &Metadata) -> &'static str {
         "a socket"
     } else {
         "a device"
-    }
+    };
+    Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {name}, not a regular file")))
 }
 
 #[cfg(test)]

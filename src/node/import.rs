@@ -176,7 +176,7 @@ impl<'s> Import<'s> {
         if self.proofs.len() >= MAX_PROOFS {
             self.proofs.clear();
         }
-        let signer = Address::from_public_key(&block.signer, self.importer.network().byte);
+        let signer = Address::from_public_key(&block.signer, self.importer.network.byte);
         let proof = *self.proofs.entry(block.signer).or_insert_with(|| ahead.read_accounts(&[signer], now));
         let rows = ahead.read_block(&block, now);
         let block = self.is_download().then(|| Box::new(block));

@@ -6,7 +6,7 @@ use crate::model::transaction::Hashes;
 use crate::model::{Address, Block, Body, Height, Network, Transaction};
 use crate::state::registry::{self, ListingUpdate};
 use crate::state::{self, BlockContext, Effect, HashEpoch, Ledger, StateError, TxLocation, assign_ids};
-use crate::store::{Read, StoreError, StoredHeader, Table, Write, WriteTxn, block_key, pack_blocks, tip};
+use crate::store::{Read, Result, StoreError, StoredHeader, Table, Write, WriteTxn, block_key, pack_blocks, tip};
 
 /// Old blocks deleted for each stored block where only the state is kept.
 const PRUNED_PER_BLOCK: usize = 2;
@@ -116,7 +116,7 @@ pub fn store(
     row: &[u8],
     retention: Retention,
     rewrite_limit: u64,
-) -> Result<(), StoreError> {
+) -> Result<()> {
     let key = block_key(header.height);
     txn.put_unjournaled(Table::Blocks, &key, row)?;
     let first_journal = match retention {
@@ -169,14 +169,12 @@ pub fn check_undoable(state: &impl Read, to: Height) -> Result<StoredHeader, Rol
     if to > tip.height || to.0 == 0 {
         return Err(RollbackError::NotBelow { tip: tip.height });
     }
-    match lowest_undoable(state, tip.height)? {
-        lowest if to < lowest => Err(RollbackError::TooDeep { lowest }),
-        _ => Ok(tip),
-    }
+    let lowest = lowest_undoable(state, tip.height)?;
+    if to < lowest { Err(RollbackError::TooDeep { lowest }) } else { Ok(tip) }
 }
 
 /// Undoes the tip, which is at `height`.
-pub fn undo_tip(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), StoreError> {
+pub fn undo_tip(txn: &mut WriteTxn<'_>, height: Height) -> Result<()> {
     let key = block_key(height);
     let journal = txn.get(Table::Undo, &key)?.ok_or(StoreError::Damaged("an undo journal is missing"))?.to_vec();
     txn.undo(&journal)?;
@@ -186,7 +184,7 @@ pub fn undo_tip(txn: &mut WriteTxn<'_>, height: Height) -> Result<(), StoreError
 }
 
 /// Returns the lowest height to which the chain can be rolled back. The nemesis block is never undone.
-pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height, StoreError> {
+pub fn lowest_undoable(state: &impl Read, tip: Height) -> Result<Height> {
     let Some((key, _)) = state.first_from(Table::Undo, &[], &[])? else { return Ok(tip) };
     let first = key.try_into().ok().map(u64::from_be_bytes);
     let below = first.and_then(|first| first.checked_sub(1)).ok_or(StoreError::Damaged("an undo journal's key"))?;

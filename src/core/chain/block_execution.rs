@@ -17,7 +17,9 @@ use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transact
 use crate::rules::{self, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult, require};
 use crate::state::registry::ListingUpdate;
 use crate::state::{self, AccountId, BlockContext, Expiry, HashCompaction, Ledger, Pruning};
-use crate::store::{Read, StoreError, StoredHeader, Write, WriteTxn};
+use crate::store::{
+    Changes, Overlay, Read, Result, Snapshot, StoredHeader, Table, Write, WriteTxn, block_key, pack_blocks, tip,
+};
 
 /// Parameters for processing a block, besides the state.
 pub struct ExecutionContext<'a> {
@@ -49,25 +51,27 @@ pub struct Verified {
 /// A block that is being processed: first its proof ([`BlockExecution::prove`]), then the signatures of its transactions
 /// ([`BlockExecution::verify_step`]), then everything else. [`BlockExecution::step`] does all of it.
 pub struct BlockExecution {
-    block: Block,
+    /// The block.
+    pub block: Block,
     /// Its transactions as they are hashed, signed and stored, once they are encoded.
     encoded: Option<EncodedTransactions>,
-    hashes: Vec<Hashes>,
+    /// The hashes of its transactions, once their signatures are checked.
+    pub hashes: Vec<Hashes>,
     /// Whether a checkpoint covers the block and the parent hash that it names: no signatures and no proof are checked.
     is_trusted: bool,
     /// Its hash, if its signature is known to be valid.
     hash: Option<Hash256>,
     /// Its header without what follows from its execution. Known once its height and signature are checked.
     header: Option<StoredHeader>,
-    /// Whether its hit is checked too.
-    is_proven: bool,
+    /// Whether its hit is checked too, or need not be.
+    pub is_proven: bool,
     stage: ExecutionStage,
     /// The accounts that the block has read and changed.
     context: BlockContext,
     /// Known once the transactions are executed.
     applied: AppliedBlock,
     /// The transaction that is being checked: the one to blame if the block is rejected.
-    unfinished: Option<usize>,
+    pub unfinished: Option<usize>,
 }
 
 enum ExecutionStage {
@@ -113,31 +117,11 @@ impl BlockExecution {
         }
     }
 
-    /// Returns the block.
-    pub fn block(&self) -> &Block {
-        &self.block
-    }
-
-    /// Returns whether its hit is checked, or need not be.
-    pub fn is_proven(&self) -> bool {
-        self.is_proven
-    }
-
     /// Returns whether its hit follows from a state that agrees with that of its parent up to the height `common`.
     pub fn is_provable(&self, common: Height, network: &Network) -> bool {
         // Links change at most once within the rewrite limit, and have no effect before it has passed.
         let height = self.block.height;
         height.importance_height() <= common && height <= common.plus(network.chain.rewrite_limit)
-    }
-
-    /// Returns the hashes of its transactions, once their signatures are checked.
-    pub fn hashes(&self) -> &[Hashes] {
-        &self.hashes
-    }
-
-    /// Returns the index of the transaction for which the block is rejected, if it is for one of them.
-    pub fn rejected_transaction(&self) -> Option<usize> {
-        self.unfinished
     }
 
     /// Returns whether the signatures of its transactions are checked.
@@ -259,7 +243,12 @@ impl BlockExecution {
             }
             ExecutionStage::Compacting(compaction) => {
                 if !compaction.step(txn)? {
-                    return Ok(Some(self.store(txn, header, env)?));
+                    let AppliedBlock { beneficiary, ids, previous_harvests, .. } = self.applied;
+                    let header = StoredHeader { beneficiary, ids, previous_harvests, ..header };
+                    let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
+                    let row = header.to_bytes(&self.block, encoded);
+                    apply::store(txn, &header, &row, env.retention, network.chain.rewrite_limit)?;
+                    return Ok(Some(header));
                 }
             }
         }
@@ -267,7 +256,7 @@ impl BlockExecution {
     }
 
     /// Undoes everything done for the block so far, so that it can start again. Signatures and proof stay checked.
-    pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<(), StoreError> {
+    pub fn restart(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip) -> Result<()> {
         let begun = txn.take_journal();
         txn.undo(&begun)?;
         self.stage = ExecutionStage::Starting;
@@ -305,9 +294,7 @@ impl BlockExecution {
             difficulty,
             score,
             total_fee: self.block.total_fee(),
-            beneficiary: None,
-            ids: (0, 0),
-            previous_harvests: [Height(0); 2],
+            ..StoredHeader::default()
         })
     }
 
@@ -344,25 +331,10 @@ impl BlockExecution {
         Ok(ledger.expiry()?)
     }
 
-    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<ExecutionStage, StoreError> {
+    fn begin_compaction(&self, state: &impl Read, tip: &ChainTip) -> Result<ExecutionStage> {
         let hashes = self.hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
         let final_height = tip.block.as_ref().map_or(Ok(Height(0)), |block| lowest_undoable(state, block.height))?;
         Ok(ExecutionStage::Compacting(HashCompaction::new(state, final_height, hashes)?))
-    }
-
-    /// Stores the block. Returns its whole header.
-    fn store(
-        &mut self,
-        txn: &mut WriteTxn<'_>,
-        header: StoredHeader,
-        env: &ExecutionContext<'_>,
-    ) -> Result<StoredHeader, StoreError> {
-        let AppliedBlock { beneficiary, ids, previous_harvests, .. } = self.applied;
-        let header = StoredHeader { beneficiary, ids, previous_harvests, ..header };
-        let encoded = self.encoded.get_or_insert_with(|| self.block.encode_transactions());
-        let row = header.to_bytes(&self.block, encoded);
-        apply::store(txn, &header, &row, env.retention, env.network.chain.rewrite_limit)?;
-        Ok(header)
     }
 }
 
@@ -389,12 +361,7 @@ pub(super) fn execute_transaction(
 /// Returns the importance with which an account signs a block at a height, in whole units, by the recalculation that is in
 /// force there. An importance of another importance height counts as 0: such an account is not eligible, and the NEM
 /// network never accepts its blocks.
-pub fn harvesting_importance(
-    state: &impl Read,
-    signer: &Address,
-    height: Height,
-    network: &Network,
-) -> Result<u64, StoreError> {
+pub fn harvesting_importance(state: &impl Read, signer: &Address, height: Height, network: &Network) -> Result<u64> {
     let account = state::account(state, signer)?;
     let harvester = account.harvests_for(height, network.chain.rewrite_limit).unwrap_or(*signer);
     let list = height.importance_height();
@@ -439,8 +406,7 @@ impl SignatureCheck {
 
     /// Returns the first unchecked cosignature of the last checked transaction.
     fn pending_cosignature<'b>(&self, block: &'b Block) -> Option<&'b Transaction> {
-        let last = block.transactions.get(self.hashes.len().checked_sub(1)?)?;
-        last.cosignatures().get(self.cosignatures)
+        block.transactions.get(self.hashes.len().checked_sub(1)?)?.cosignatures().get(self.cosignatures)
     }
 
     /// Returns the index of the transaction whose signature, or one of whose cosignatures, is checked next.
@@ -476,4 +442,65 @@ pub fn check_block_signature(
 /// Returns whether a signature is valid. A key that is not a point of the curve counts as an invalid signature.
 fn is_good(verifier: &mut Verifier, signer: &PublicKey, signed: &[u8], signature: Option<&Signature>) -> bool {
     signature.is_some_and(|signature| verifier.verify(signer, signed, signature).unwrap_or(false))
+}
+
+/// Executes a block on a snapshot of the chain before it, or long before it, and throws the result away. What fails, as blocks
+/// in between are missing, does not matter. Returns whether it was done before the time `is_over`.
+pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, is_over: impl Fn() -> bool) -> bool {
+    /// Calls `step` while work remains, as long as there is time. Returns whether there is.
+    fn run(is_over: impl Fn() -> bool, mut step: impl FnMut() -> bool) -> bool {
+        while step() && !is_over() {}
+        !is_over()
+    }
+    let mut changes = Changes::default();
+    let mut overlay = Overlay::new(snapshot, &mut changes);
+    let mut context = BlockContext::new(block.height);
+    let mut ledger = Ledger { txn: &mut overlay, block: &mut context, network };
+    for transaction in &block.transactions {
+        let _ = execute_transaction(&mut ledger, transaction, block.timestamp);
+        if is_over() {
+            return false;
+        }
+    }
+    let hashes: Vec<Hashes> = block.transactions.iter().map(Transaction::hashes).collect();
+    let _ = rules::check_block(block, &hashes, &validation_context(&ledger, block.timestamp));
+    let parent = tip(snapshot).ok().flatten();
+    if let Ok(applied) = apply::credit_block(&mut ledger, block, parent.as_ref()) {
+        for number in 0..block.transactions.len() {
+            let update = apply::index_transaction(&mut ledger, block, &hashes, &applied, number);
+            let mut update = update.unwrap_or_default();
+            let step = || update.as_mut().is_some_and(|update| update.step(ledger.txn, network.byte).unwrap_or(false));
+            if !run(&is_over, step) {
+                return false;
+            }
+        }
+    }
+    let mut expiry = ledger.expiry().ok();
+    let mut pruning = Pruning::due(block.height, block.timestamp, &network.chain);
+    if !run(&is_over, || expiry.as_mut().is_some_and(|expiry| expiry.step(&mut ledger).unwrap_or(false)))
+        || !run(&is_over, || pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.txn).unwrap_or(false)))
+        || !run(&is_over, || ledger.flush_step().unwrap_or(false))
+    {
+        return false;
+    }
+    let count = hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
+    let final_height = lowest_undoable(&overlay, block.height.minus(1)).unwrap_or_default();
+    let mut compaction = HashCompaction::new(&overlay, final_height, count).ok();
+    let step = || compaction.as_mut().is_some_and(|compaction| compaction.step(&mut overlay).unwrap_or(false));
+    if !run(&is_over, step) {
+        return false;
+    }
+    let old = block.height.minus(network.chain.rewrite_limit);
+    let _ = overlay.delete_unjournaled(Table::Undo, &block_key(old));
+    let _ = pack_blocks(&mut overlay, old);
+    for table in [Table::Blocks, Table::Undo] {
+        let _ = overlay.put_unjournaled(table, &block_key(block.height), &[]);
+    }
+    for (table, key) in changes.keys() {
+        if is_over() {
+            return false;
+        }
+        snapshot.read_for_write(table, key);
+    }
+    true
 }

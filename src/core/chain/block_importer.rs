@@ -13,7 +13,7 @@ use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_heig
 use crate::crypto::Verifier;
 use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
-use crate::store::{Snapshot, Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
+use crate::store::{Result, Snapshot, Store, StoreError, StoredHeader, WriteTxn, block_row, read_block_bytes};
 
 /// Bytes of blocks kept in memory after which a batch is committed.
 const MAX_KEPT_BYTES: usize = 16 << 20;
@@ -70,7 +70,7 @@ pub enum ImportProgress {
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// The block at this height is rejected, possibly for its transaction with this index.
-    #[error("the block at height {0} is rejected: {transaction}{reason}", transaction = of_transaction(*.1), reason = reason(.2))]
+    #[error("the block at height {0} is rejected: {why}", why = reason(*.1, .2))]
     Rejected(Height, Option<usize>, Rejection),
     /// The store failed at this height; the block there may be valid.
     #[error("at height {0}: {1}")]
@@ -99,13 +99,10 @@ impl ImportError {
     }
 }
 
-fn of_transaction(transaction: Option<usize>) -> String {
-    transaction.map_or_else(String::new, |index| format!("its transaction {index}: "))
-}
-
 /// Returns the reason, with a text before a result whose name is not enough.
-fn reason(rejection: &Rejection) -> String {
-    let Rejection::Result(result) = rejection else { return rejection.to_string() };
+fn reason(transaction: Option<usize>, rejection: &Rejection) -> String {
+    let of_transaction = transaction.map_or_else(String::new, |index| format!("its transaction {index}: "));
+    let Rejection::Result(result) = rejection else { return format!("{of_transaction}{rejection}") };
     let text = match result {
         ValidationResult::FailureBlockUnexpectedHeight => "its height is not the next one",
         ValidationResult::FailureBlockUnverifiable => "its signature is wrong, or it follows another block",
@@ -114,9 +111,9 @@ fn reason(rejection: &Rejection) -> String {
         ValidationResult::FailureTransactionDuplicateInChain => "the block contains it twice",
         ValidationResult::Neutral => "a transaction is already in the chain",
         ValidationResult::FailureUnknown => "it does not contain the transactions that the network agreed on",
-        _ => return result.name().to_owned(),
+        _ => return format!("{of_transaction}{result}"),
     };
-    format!("{text} ({})", result.name())
+    format!("{of_transaction}{text} ({result})")
 }
 
 /// Blocks to import, in the order of their heights.
@@ -154,7 +151,8 @@ impl BlockSource<'_> {
 /// work: one signature, one transaction, or a part of the work at the end of a block.
 pub struct BlockImporter<'s> {
     store: &'s Store,
-    network: &'s Network,
+    /// The network.
+    pub network: &'s Network,
     /// The bytes of the nemesis block, until it is committed.
     nemesis: Vec<u8>,
     source: BlockSource<'s>,
@@ -190,7 +188,7 @@ impl<'s> BlockImporter<'s> {
         nemesis: Vec<u8>,
         source: impl Into<BlockSource<'s>>,
         options: ImportOptions,
-    ) -> Result<BlockImporter<'s>, StoreError> {
+    ) -> Result<BlockImporter<'s>> {
         let tip = ChainTip::load(&store.snapshot()?)?;
         let nemesis = if tip.block.is_none() { nemesis } else { Vec::new() };
         Ok(BlockImporter {
@@ -244,11 +242,6 @@ impl<'s> BlockImporter<'s> {
         self.options.stop_at.filter(|_| matches!(self.source, BlockSource::Store(..)))
     }
 
-    /// The network.
-    pub fn network(&self) -> &'s Network {
-        self.network
-    }
-
     /// Returns whether the next step begins to execute the block in progress: its proof and all signatures are verified.
     pub fn begins_execution(&self) -> bool {
         self.current.as_ref().is_some_and(|block| block.begins_execution())
@@ -297,7 +290,7 @@ impl<'s> BlockImporter<'s> {
             };
         } else if let Some(block) = self.current.take() {
             let executed = self.execute(block, now);
-            let transaction = self.current.as_ref().and_then(|block| block.rejected_transaction());
+            let transaction = self.current.as_ref().and_then(|block| block.unfinished);
             executed.map_err(|rejection| ImportError::new(height, transaction, rejection))
         } else {
             match self.read() {
@@ -332,7 +325,7 @@ impl<'s> BlockImporter<'s> {
 
     /// Commits the whole blocks imported so far and waits until they are durable. A block in progress starts again
     /// afterwards.
-    pub fn commit(&mut self) -> Result<ImportProgress, StoreError> {
+    pub fn commit(&mut self) -> Result<ImportProgress> {
         let progress = self.commit_batch()?;
         self.store.durability().sync()?;
         Ok(progress)
@@ -345,7 +338,7 @@ impl<'s> BlockImporter<'s> {
     }
 
     /// Commits a full batch, after making the commit before it durable.
-    fn commit_full(&mut self) -> Result<ImportProgress, StoreError> {
+    fn commit_full(&mut self) -> Result<ImportProgress> {
         let was_synced = !self.store.durability().has_unsynced_commit();
         // The commit is a step of its own, so that it can be measured.
         if !(self.store.durability().poll_sync()? && was_synced) {
@@ -360,7 +353,7 @@ impl<'s> BlockImporter<'s> {
         self.store.durability().poll_sync().map_err(|error| ImportError::Store(self.height(), error))
     }
 
-    fn commit_batch(&mut self) -> Result<ImportProgress, StoreError> {
+    fn commit_batch(&mut self) -> Result<ImportProgress> {
         self.is_commit_due = false;
         let Some(mut batch) = self.batch.take() else { return Ok(ImportProgress::Working) };
         if let Some(block) = self.current.as_mut().filter(|block| block.is_verified()) {
@@ -377,7 +370,7 @@ impl<'s> BlockImporter<'s> {
 
     /// Continues after a failure of the store. Uncommitted blocks are imported again, if they are those of another store or
     /// [are kept](ImportOptions::can_retry).
-    pub fn retry(&mut self) -> Result<(), StoreError> {
+    pub fn retry(&mut self) -> Result<()> {
         self.tip = ChainTip::load(&self.store.snapshot()?)?;
         self.batch = None;
         self.first_of_batch = None;
@@ -410,7 +403,11 @@ impl<'s> BlockImporter<'s> {
                     return Ok(false);
                 }
                 if let Some(height) = block_height(&self.buffer).filter(|height| *height <= tip) {
-                    return self.check_known(height).map(|()| true);
+                    return match self.is_known(height) {
+                        Ok(true) => Ok(true),
+                        Ok(false) => Err(ImportError::OtherChain(height)),
+                        Err(rejection) => Err(ImportError::new(height, None, rejection)),
+                    };
                 }
                 if self.options.can_retry {
                     self.kept_bytes += self.buffer.len();
@@ -438,22 +435,14 @@ impl<'s> BlockImporter<'s> {
         Ok(())
     }
 
-    /// Checks that a block that the chain already has is the same.
-    fn check_known(&self, height: Height) -> Result<(), ImportError> {
-        let is_same = || -> Result<bool, Rejection> {
-            let snapshot = self.store.snapshot()?;
-            // A block of an uncommitted batch came from the same file just before.
-            let Some(known) = block_row(&snapshot, height)? else { return Ok(true) };
-            let hash = known.header.hash;
-            let mut ours = Vec::new();
-            read_block_bytes(&snapshot, height, &mut ours)?;
-            Ok(ours == self.buffer || read_block(&self.buffer, self.network)?.hash() == hash)
-        };
-        match is_same() {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(ImportError::OtherChain(height)),
-            Err(rejection) => Err(ImportError::new(height, None, rejection)),
-        }
+    /// Returns whether a block at a height that the chain already has is the same.
+    fn is_known(&self, height: Height) -> Result<bool, Rejection> {
+        let snapshot = self.store.snapshot()?;
+        // A block of an uncommitted batch came from the same file just before.
+        let Some(known) = block_row(&snapshot, height)? else { return Ok(true) };
+        let mut ours = Vec::new();
+        read_block_bytes(&snapshot, height, &mut ours)?;
+        Ok(ours == self.buffer || read_block(&self.buffer, self.network)?.hash() == known.header.hash)
     }
 
     /// Does one step of the block in progress.
@@ -534,8 +523,5 @@ pub fn authentic_nemesis_block(
     if known_hash.is_some_and(|known| known != hash) {
         return Err(wrong_nemesis("it does not have the expected hash"));
     }
-    if !is_signed {
-        return Err(wrong_nemesis("its signature is wrong"));
-    }
-    Ok(block)
+    if is_signed { Ok(block) } else { Err(wrong_nemesis("its signature is wrong")) }
 }

@@ -21,7 +21,7 @@ use crate::crypto::Verifier;
 use crate::model::transaction::wire_network;
 use crate::model::{Block, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{Exception, Rejection, RuleResult, ValidationResult, require};
-use crate::store::{Read, Store, StoreError, StoredHeader, WriteTxn, stored_header, tip};
+use crate::store::{Read, Result, Store, StoreError, StoredHeader, WriteTxn, parent_hash, stored_header, tip};
 
 /// Outcome of a branch.
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl<'s> CandidateBranch<'s> {
         match &self.stage {
             BranchStage::Proving(_, checked) => {
                 let block = self.blocks.get(*checked)?;
-                block.is_provable(self.executed_up_to(), self.network).then(|| block.block())
+                block.is_provable(self.executed_up_to(), self.network).then_some(&block.block)
             }
             _ => None,
         }
@@ -176,7 +176,7 @@ impl<'s> CandidateBranch<'s> {
     /// Returns the proven blocks that are going to be executed, without the first `known` of them.
     pub fn proven_blocks(&self, known: usize) -> impl Iterator<Item = &Block> {
         let first = known.saturating_sub(self.stored).min(self.proven);
-        self.blocks.range(first..self.proven).map(|block| block.block())
+        self.blocks.range(first..self.proven).map(|block| &block.block)
     }
 
     /// Returns the place among the proven blocks of the one that the next step executes, if it does.
@@ -194,7 +194,7 @@ impl<'s> CandidateBranch<'s> {
     /// outcome once it is durable; nothing is left to do then. Fails only if the store does. Then a branch that
     /// [is committed](Self::is_committed) waits until the next step makes it durable; any other one must be dropped, and
     /// nothing has changed.
-    pub fn step(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<Option<BranchOutcome>, StoreError> {
+    pub fn step(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<Option<BranchOutcome>> {
         if self.outcome.is_none() {
             let outcome = match self.advance(now, stakes) {
                 Ok(false) => return Ok(None),
@@ -233,7 +233,7 @@ impl<'s> CandidateBranch<'s> {
                     // A peer may send our own blocks, with whatever parent they name: they are not replaced by themselves.
                     if *checked == 0 && stored_header(txn, header.height)?.is_some_and(is_ours) {
                         self.common = header.height;
-                        for hashes in block.block().transactions.iter().map(Transaction::hashes) {
+                        for hashes in block.block.transactions.iter().map(Transaction::hashes) {
                             self.seen.extend(hashes.all());
                         }
                         self.blocks.pop_front();
@@ -242,7 +242,7 @@ impl<'s> CandidateBranch<'s> {
                     }
                 }
                 None if is_better(self.scores.0, self.scores.1) => {
-                    self.proven = self.blocks.iter().take_while(|block| block.is_proven()).count();
+                    self.proven = self.blocks.iter().take_while(|block| block.is_proven).count();
                     self.stage = BranchStage::Undoing;
                 }
                 None => return Ok(true),
@@ -257,7 +257,7 @@ impl<'s> CandidateBranch<'s> {
             BranchStage::Verifying(verified) => match self.blocks.get_mut(*verified) {
                 Some(block) if *verified < self.proven => {
                     if block.verify_step(verifier)? {
-                        self.confirmed.extend(block.hashes().iter().map(|hashes| hashes.own));
+                        self.confirmed.extend(block.hashes.iter().map(|hashes| hashes.own));
                         *verified += 1;
                     }
                 }
@@ -283,7 +283,7 @@ impl<'s> CandidateBranch<'s> {
     }
 
     /// Commits a valid branch if its score is higher; on a tie our blocks stay.
-    fn decide(&mut self) -> Result<BranchOutcome, StoreError> {
+    fn decide(&mut self) -> Result<BranchOutcome> {
         let txn = self.txn.take().ok_or(StoreError::Empty)?;
         let (ours, theirs) = self.scores;
         let mut outcome = BranchOutcome { validity: Ok(()), scores: Some((ours, theirs)), update: None };
@@ -301,7 +301,7 @@ impl<'s> CandidateBranch<'s> {
 /// Checks that all difficulties are defined, which NIS1 does before everything else, and that there are not too many blocks.
 fn check_times_and_length(blocks: &VecDeque<Box<BlockExecution>>, tip: &ChainTip, network: &Network) -> RuleResult {
     let mut window = tip.window.clone();
-    for block in blocks.iter().map(|block| block.block()) {
+    for block in blocks.iter().map(|block| &block.block) {
         let difficulty = next_difficulty(&window, network)?;
         window.push(difficulty, block.timestamp);
     }
@@ -332,10 +332,7 @@ pub fn check_pushed(
         require(good, ValidationResult::FailureSignatureNotVerifiable)?;
         return Ok(Some(hash));
     }
-    let before = match last.height {
-        Height::NEMESIS => Default::default(),
-        height => stored_header(state, Height(height.0 - 1))?.map(|header| header.hash).unwrap_or_default(),
-    };
+    let before = parent_hash(state, last.height)?;
     require(block.previous_hash == before, ValidationResult::FailureEntityUnusableOutOfSync)?;
     Ok(None)
 }

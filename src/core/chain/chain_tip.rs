@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::model::{Height, Timestamp};
-use crate::store::{Read, StoreError, StoredHeader, stored_header, tip};
+use crate::store::{Read, Result, StoreError, StoredHeader, stored_header, tip};
 
 const INITIAL: u64 = 100_000_000_000_000;
 const MIN: i64 = 10_000_000_000_000;
@@ -22,14 +22,14 @@ pub struct ChainTip {
 
 impl ChainTip {
     /// Loads the tip of the chain in a state.
-    pub fn load(state: &impl Read) -> Result<ChainTip, StoreError> {
+    pub fn load(state: &impl Read) -> Result<ChainTip> {
         let block = tip(state)?;
         let window = DifficultyWindow::load(state, block.as_ref().map_or(Height(0), |block| block.height))?;
         Ok(ChainTip { block, window })
     }
 
     /// Loads the tip as if the block at `height` were the last one.
-    pub fn load_at(state: &impl Read, height: Height) -> Result<ChainTip, StoreError> {
+    pub fn load_at(state: &impl Read, height: Height) -> Result<ChainTip> {
         let block = stored_header(state, height)?;
         Ok(ChainTip { block, window: DifficultyWindow::load(state, height)? })
     }
@@ -52,7 +52,7 @@ pub struct DifficultyWindow(VecDeque<(u64, Timestamp)>);
 
 impl DifficultyWindow {
     /// Loads the window that ends with the block at `height`; height 0 is before the first block.
-    pub fn load(state: &impl Read, height: Height) -> Result<DifficultyWindow, StoreError> {
+    pub fn load(state: &impl Read, height: Height) -> Result<DifficultyWindow> {
         let mut window = DifficultyWindow::default();
         let first = height.0.saturating_sub(WINDOW as u64 - 1).max(1);
         for height in first..=height.0 {
@@ -73,10 +73,8 @@ impl DifficultyWindow {
 
     /// Returns the difficulty of the next block. `None` if no time passed within the window (never in a valid chain).
     pub fn difficulty(&self, target_time: u32) -> Option<u64> {
-        let (Some(first), Some(last)) = (self.0.front(), self.0.back()) else { return Some(INITIAL) };
-        if self.0.len() == 1 {
-            return Some(INITIAL);
-        }
+        let ends = (self.0.front(), self.0.back(), self.0.len());
+        let (Some(first), Some(last), 2..) = ends else { return Some(INITIAL) };
         let count = self.0.len() as i64;
         let elapsed = i128::from(last.1.0) - i128::from(first.1.0);
         let average = self.0.iter().map(|(difficulty, _)| *difficulty as i64).sum::<i64>() / count;

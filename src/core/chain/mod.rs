@@ -8,7 +8,6 @@ mod chain_tip;
 pub mod harvest;
 mod hash_chain;
 pub mod proof;
-mod read_rows;
 mod recalculation;
 mod reorgs;
 mod snapshot;
@@ -17,14 +16,11 @@ mod store_verifier;
 mod tests;
 
 pub use apply::{Retention, RollbackError, rollback};
-pub use block_execution::{SignatureCheck, Verified, check_block_signature, harvesting_importance};
-pub use block_importer::{
-    BlockImporter, BlockSource, ImportError, ImportOptions, ImportProgress, authentic_nemesis_block, nemesis_block,
-};
+pub use block_execution::{SignatureCheck, Verified, check_block_signature, harvesting_importance, read_rows_of};
+pub use block_importer::*;
 pub use candidate_branch::{BranchOutcome, CandidateBranch, ChainUpdate, check_pushed, is_better, pushed_branch};
 pub use chain_tip::DifficultyWindow;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
-pub use read_rows::read_rows_of;
 pub use recalculation::{Recalculation, StakeCache, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
 pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, ConfirmedBlock};

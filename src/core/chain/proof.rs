@@ -29,10 +29,7 @@ pub fn generation_hash(parent: &Hash256, signer: &PublicKey) -> Hash256 {
 /// Returns the hit of a block: 2⁵⁴ · |ln(generation hash / 2²⁵⁶)|, at most 2⁶³ − 1.
 pub fn hit(generation_hash: &Hash256) -> u64 {
     let value = Fixed::from_be_slice(&generation_hash.0);
-    if value.is_zero() {
-        return i64::MAX as u64;
-    }
-    (SCALE * minus_ln(nearest_double(value, HASH_BITS))) as u64
+    if value.is_zero() { i64::MAX as u64 } else { (SCALE * minus_ln(nearest_double(value, HASH_BITS))) as u64 }
 }
 
 /// A target; below 2¹⁶⁵.

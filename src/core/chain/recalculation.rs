@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::vec;
 
-use crate::importance::{Calculation, CalculationParameters};
+use crate::importance::{Calculation, CalculationParameters, Importances};
 use crate::model::{Address, Amount, Hash256, Height, Network};
 use crate::rules::Rejection;
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
-use crate::store::{Read, StoreError, Table, WriteTxn, block_key};
+use crate::store::{Read, Result, StoreError, Table, WriteTxn, block_key};
 
 /// Rows, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -33,17 +33,11 @@ struct Stake {
 
 impl Stake {
     /// Reads an account. Returns `None` if it is unknown, or is the nemesis account.
-    fn read(state: &impl Read, account: AccountId, network: &Network) -> Result<Option<Stake>, StoreError> {
+    fn read(state: &impl Read, account: AccountId, network: &Network) -> Result<Option<Stake>> {
         let state::Account { balance, first_height, .. } = state::account_at(state, account)?;
         let address = account.address(state)?;
         let counts = first_height > 0 && address != network.nemesis_signer;
         Ok(counts.then_some(Stake { account, address, first_height: Height(first_height), balance }))
-    }
-
-    /// Passes the account to a calculation.
-    fn add_to(&mut self, calculation: &mut Calculation, height: Height, network: &Network) {
-        self.balance = self.balance.at(height, &network.chain);
-        calculation.add_account(self.account.0, self.address, Amount(self.balance.vested), self.first_height);
     }
 }
 
@@ -74,6 +68,7 @@ pub struct Recalculation {
     height: Height,
     /// Hash of the block.
     block: Hash256,
+    calculation: Calculation,
     stage: RecalculationStage,
 }
 
@@ -81,15 +76,15 @@ enum RecalculationStage {
     /// Nothing is read yet.
     Starting,
     /// All candidate accounts are read from this number on.
-    AllAccounts(Box<Calculation>, AccountId),
+    AllAccounts(AccountId),
     /// The accounts whose stakes have changed are read and replace those kept, and all are passed to the calculation.
-    Merging(Box<Calculation>, Peekable<vec::IntoIter<AccountId>>, Peekable<vec::IntoIter<Stake>>),
+    Merging(Peekable<vec::IntoIter<AccountId>>, Peekable<vec::IntoIter<Stake>>),
     /// Outlinks are read from this height and index in the block on.
-    Outlinks(Box<Calculation>, Height, usize),
+    Outlinks(Height, usize),
     /// The calculation runs.
-    Calculating(Box<Calculation>),
+    Calculating,
     /// The result is merged with the previous list and written.
-    Writing(Box<Merge>, ImportanceListWriter),
+    Writing(Merge, ImportanceListWriter),
     /// Lists below a height are deleted.
     DeletingOldLists(Height),
     Done,
@@ -97,13 +92,6 @@ enum RecalculationStage {
 
 /// The stage that follows a step.
 type NextStage = Result<RecalculationStage, Rejection>;
-
-/// What a step reads and changes.
-struct StepContext<'a, 'env> {
-    txn: &'a mut WriteTxn<'env>,
-    network: &'a Network,
-    cache: &'a mut StakeCache,
-}
 
 /// Returns the importance height for which importances are calculated after a block, or `None` if none are due. They
 /// are due after the first block and after every 359th.
@@ -115,7 +103,7 @@ pub fn due_after(height: Height) -> Option<Height> {
 impl Recalculation {
     /// Creates the recalculation for an importance height, after a block with this hash.
     pub fn new(height: Height, block: Hash256) -> Recalculation {
-        Recalculation { height, block, stage: RecalculationStage::Starting }
+        Recalculation { height, block, calculation: Calculation::default(), stage: RecalculationStage::Starting }
     }
 
     /// Does one piece of work. Returns whether there is more.
@@ -125,58 +113,45 @@ impl Recalculation {
         network: &Network,
         cache: &mut StakeCache,
     ) -> Result<bool, Rejection> {
-        let mut context = StepContext { txn, network, cache };
-        let StepContext { txn, .. } = &mut context;
         self.stage = match std::mem::replace(&mut self.stage, RecalculationStage::Done) {
-            RecalculationStage::Starting => self.begin(&mut context)?,
-            RecalculationStage::AllAccounts(calculation, from) => {
-                self.read_accounts(calculation, from, &mut context)?
+            RecalculationStage::Starting => self.begin(txn, network, cache)?,
+            RecalculationStage::AllAccounts(from) => self.read_accounts(from, txn, network, cache)?,
+            RecalculationStage::Merging(changed, kept) => self.merge(changed, kept, txn, network, cache)?,
+            RecalculationStage::Outlinks(height, from) => self.read_outlinks(height, from, txn)?,
+            RecalculationStage::Calculating => self.calculate(txn)?,
+            RecalculationStage::Writing(merge, writer) => self.write(merge, writer, txn, network)?,
+            RecalculationStage::DeletingOldLists(lowest) if state::delete_lists_below(txn, lowest)? => {
+                RecalculationStage::DeletingOldLists(lowest)
             }
-            RecalculationStage::Merging(calculation, changed, kept) => {
-                self.merge(calculation, changed, kept, &mut context)?
-            }
-            RecalculationStage::Outlinks(calculation, height, from) => read_outlinks(calculation, height, from, txn)?,
-            RecalculationStage::Calculating(calculation) => self.calculate(calculation, txn)?,
-            RecalculationStage::Writing(merge, writer) => self.write(merge, writer, &mut context)?,
-            RecalculationStage::DeletingOldLists(lowest) => {
-                if state::delete_lists_below(txn, lowest)? {
-                    RecalculationStage::DeletingOldLists(lowest)
-                } else {
-                    RecalculationStage::Done
-                }
-            }
-            RecalculationStage::Done => RecalculationStage::Done,
+            RecalculationStage::DeletingOldLists(_) | RecalculationStage::Done => RecalculationStage::Done,
         };
         Ok(!matches!(self.stage, RecalculationStage::Done))
     }
 
     /// Returns the height below which lists can be deleted: no rollback needs them, and they are not kept as history.
-    fn deletable_below(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Height, StoreError> {
+    fn deletable_below(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<Height> {
         let lowest = self.height.minus(network.chain.rewrite_limit).importance_height();
-        let history = match network.chain.history_from {
-            Some(_) => state::history_from(txn, self.height)?,
-            None => None,
-        };
+        let history = network.chain.history_from.map_or(Ok(None), |_| state::history_from(txn, self.height))?;
         let lowest = history.map_or(lowest, |from| lowest.min(from.importance_height()));
         state::deletable_below(txn, lowest)
     }
 
-    fn begin(&self, StepContext { txn, network, cache }: &mut StepContext<'_, '_>) -> NextStage {
-        let calculation = Box::new(Calculation::new(self.parameters(txn, network)?));
+    fn begin(&mut self, txn: &WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> NextStage {
+        self.calculation = Calculation::new(self.parameters(txn, network)?);
         // The cache is complete again once all accounts are read.
         if cache.tip.take() != Some(self.block) || network.chain.proof_of_stake {
-            **cache = StakeCache::default();
-            return Ok(RecalculationStage::AllAccounts(calculation, AccountId(0)));
+            *cache = StakeCache::default();
+            return Ok(RecalculationStage::AllAccounts(AccountId(0)));
         }
         let mut changed = std::mem::take(&mut cache.changed);
         changed.sort_unstable();
         changed.dedup();
         let kept = std::mem::take(&mut cache.stakes);
         cache.stakes.reserve_exact(kept.len() + changed.len());
-        Ok(RecalculationStage::Merging(calculation, changed.into_iter().peekable(), kept.into_iter().peekable()))
+        Ok(RecalculationStage::Merging(changed.into_iter().peekable(), kept.into_iter().peekable()))
     }
 
-    fn parameters(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<CalculationParameters, StoreError> {
+    fn parameters(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<CalculationParameters> {
         let totals = AccountTotals::of(txn)?;
         // Accounts that existed before the block.
         let known = u64::from(totals.allocated - totals.new_at(self.height));
@@ -189,7 +164,7 @@ impl Recalculation {
     }
 
     /// Returns the number of known accounts and of those that are new, without the nemesis account.
-    fn known_accounts(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<(u64, u64), StoreError> {
+    fn known_accounts(&self, txn: &WriteTxn<'_>, network: &Network) -> Result<(u64, u64)> {
         let (totals, nemesis) = (AccountTotals::of(txn)?, state::account(txn, &network.nemesis_signer)?);
         let all = u64::from(totals.known) - u64::from(nemesis.is_known());
         let new = u64::from(totals.new_at(self.height)) - u64::from(nemesis.first_height == self.height.0);
@@ -198,36 +173,36 @@ impl Recalculation {
 
     /// Passes accounts to the calculation: all for proof of stake, those that may be eligible for proof of importance.
     fn read_accounts(
-        &self,
-        mut calculation: Box<Calculation>,
+        &mut self,
         from: AccountId,
-        context: &mut StepContext<'_, '_>,
+        txn: &WriteTxn<'_>,
+        network: &Network,
+        cache: &mut StakeCache,
     ) -> NextStage {
-        let StepContext { txn, network, cache } = context;
         let table = if network.chain.proof_of_stake { Table::Accounts } else { Table::EligibleAccounts };
         let mut entries = txn.entries_from(table, &[], &from.key())?;
         for entry in entries.by_ref().take(ENTRIES_PER_STEP) {
-            if let Some(mut stake) = Stake::read(&**txn, AccountId::split_key(entry?.0)?.0, network)? {
-                stake.add_to(&mut calculation, self.height, network);
+            if let Some(stake) = Stake::read(txn, AccountId::split_key(entry?.0)?.0, network)? {
+                let stake = self.add(stake, network);
                 if !network.chain.proof_of_stake && cache.stakes.len() <= MAX_KEPT {
                     cache.stakes.push(stake);
                 }
             }
         }
-        if let Some((key, _)) = entries.next().transpose()? {
-            return Ok(RecalculationStage::AllAccounts(calculation, AccountId::split_key(key)?.0));
+        match entries.next().transpose()? {
+            Some((key, _)) => Ok(RecalculationStage::AllAccounts(AccountId::split_key(key)?.0)),
+            None => self.begin_outlinks(txn, network, cache),
         }
-        drop(entries);
-        self.begin_outlinks(calculation, context)
     }
 
     /// Passes the accounts to the calculation that the cache keeps, or that have changed and still have a stake.
     fn merge(
-        &self,
-        mut calculation: Box<Calculation>,
+        &mut self,
         mut changed: Peekable<vec::IntoIter<AccountId>>,
         mut kept: Peekable<vec::IntoIter<Stake>>,
-        context: &mut StepContext<'_, '_>,
+        txn: &WriteTxn<'_>,
+        network: &Network,
+        cache: &mut StakeCache,
     ) -> NextStage {
         let mut budget = KEPT_PER_STEP;
         while budget > 0 {
@@ -236,45 +211,87 @@ impl Recalculation {
                 Some(account) => {
                     budget = budget.saturating_sub(KEPT_PER_READ);
                     let _ = kept.next_if(|stake| stake.account == account);
-                    let has_stake = context.txn.contains(Table::EligibleAccounts, &account.key())?;
-                    if has_stake { Stake::read(&*context.txn, account, context.network)? } else { None }
+                    let has_stake = txn.contains(Table::EligibleAccounts, &account.key())?;
+                    if has_stake { Stake::read(txn, account, network)? } else { None }
                 }
-                None if next_kept.is_none() => return self.begin_outlinks(calculation, context),
+                None if next_kept.is_none() => return self.begin_outlinks(txn, network, cache),
                 None => {
                     budget -= 1;
                     kept.next()
                 }
             };
-            if let Some(mut stake) = stake {
-                stake.add_to(&mut calculation, self.height, context.network);
-                context.cache.stakes.push(stake);
-            }
+            cache.stakes.extend(stake.map(|stake| self.add(stake, network)));
         }
-        Ok(RecalculationStage::Merging(calculation, changed, kept))
+        Ok(RecalculationStage::Merging(changed, kept))
+    }
+
+    /// Passes an account to the calculation, with its balance at the height.
+    fn add(&mut self, mut stake: Stake, network: &Network) -> Stake {
+        stake.balance = stake.balance.at(self.height, &network.chain);
+        let vested = Amount(stake.balance.vested);
+        self.calculation.add_account(stake.account.0, stake.address, vested, stake.first_height);
+        stake
     }
 
     /// All accounts are read: the cache is that of the chain up to the block.
-    fn begin_outlinks(&self, mut calculation: Box<Calculation>, context: &mut StepContext<'_, '_>) -> NextStage {
-        let StepContext { txn, network, cache } = context;
+    fn begin_outlinks(&mut self, txn: &WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> NextStage {
         if network.chain.proof_of_stake || cache.stakes.len() > MAX_KEPT {
-            **cache = StakeCache::default();
+            *cache = StakeCache::default();
         } else {
             cache.tip = Some(self.block);
         }
         let (all, new) = self.known_accounts(txn, network)?;
-        if !calculation.set_known(all, new) {
+        if !self.calculation.set_known(all, new) {
             return Err(StoreError::Damaged("the account totals").into());
         }
-        let first = self.height.minus(network.chain.blocks_per_month());
-        Ok(RecalculationStage::Outlinks(calculation, first, 0))
+        Ok(RecalculationStage::Outlinks(self.height.minus(network.chain.blocks_per_month()), 0))
+    }
+
+    fn read_outlinks(&mut self, height: Height, from: usize, txn: &WriteTxn<'_>) -> NextStage {
+        let ids = AccountTotals::of(txn)?.allocated;
+        let mut left = ENTRIES_PER_STEP;
+        for entry in txn.entries_from(Table::Outlinks, &[], &block_key(height))? {
+            let (key, row) = entry?;
+            let found = key.try_into().map(u64::from_be_bytes).map(Height);
+            let found = found.map_err(|_| StoreError::Damaged("outlinks"))?;
+            let outlinks = Outlink::read_all(row)?;
+            if outlinks.iter().any(|outlink| outlink.sender.max(outlink.recipient).0 >= ids) {
+                return Err(StoreError::Damaged("outlinks").into());
+            }
+            let start = if found == height { from.min(outlinks.len()) } else { 0 };
+            let end = outlinks.len().min(start + left);
+            left -= end - start;
+            self.calculation.add_outlinks(found, outlinks[start..end].iter().copied());
+            if end < outlinks.len() {
+                return Ok(RecalculationStage::Outlinks(found, end));
+            }
+            if left == 0 {
+                return Ok(RecalculationStage::Outlinks(found.next(), 0));
+            }
+        }
+        Ok(RecalculationStage::Calculating)
+    }
+
+    fn calculate(&mut self, txn: &mut WriteTxn<'_>) -> NextStage {
+        if self.calculation.step(BUDGET).map_err(Rejection::impossible)? {
+            return Ok(RecalculationStage::Calculating);
+        }
+        let Importances { accounts, accounts_counted, .. } = std::mem::take(&mut self.calculation).into_results();
+        let list = state::last_recalculation(txn)?.map(|last| last.height);
+        let eligible = accounts.len() as u64;
+        let recalculation = state::RecalculationRecord { height: self.height, accounts_counted, eligible };
+        let writer = ImportanceListWriter::begin(recalculation, txn)?;
+        let results = accounts.into_iter().peekable();
+        Ok(RecalculationStage::Writing(Merge { results, list, previous: VecDeque::new(), last: None }, writer))
     }
 
     /// Writes some entries.
     fn write(
         &self,
-        mut merge: Box<Merge>,
+        mut merge: Merge,
         mut writer: ImportanceListWriter,
-        StepContext { txn, network, .. }: &mut StepContext<'_, '_>,
+        txn: &mut WriteTxn<'_>,
+        network: &Network,
     ) -> NextStage {
         for _ in 0..ENTRIES_PER_STEP {
             let Some(entry) = merge.next(txn)? else {
@@ -285,43 +302,6 @@ impl Recalculation {
         }
         Ok(RecalculationStage::Writing(merge, writer))
     }
-
-    fn calculate(&self, mut calculation: Box<Calculation>, txn: &mut WriteTxn<'_>) -> NextStage {
-        if calculation.step(BUDGET).map_err(Rejection::impossible)? {
-            return Ok(RecalculationStage::Calculating(calculation));
-        }
-        let results = calculation.into_results();
-        let before = state::last_recalculation(txn)?.map(|last| last.height);
-        let eligible = results.accounts.len() as u64;
-        let accounts_counted = results.accounts_counted;
-        let recalculation = state::RecalculationRecord { height: self.height, accounts_counted, eligible };
-        let writer = ImportanceListWriter::begin(recalculation, txn)?;
-        Ok(RecalculationStage::Writing(Box::new(Merge::new(results.accounts, before)), writer))
-    }
-}
-
-fn read_outlinks(mut calculation: Box<Calculation>, height: Height, from: usize, txn: &WriteTxn<'_>) -> NextStage {
-    let ids = AccountTotals::of(txn)?.allocated;
-    let mut left = ENTRIES_PER_STEP;
-    for entry in txn.entries_from(Table::Outlinks, &[], &block_key(height))? {
-        let (key, row) = entry?;
-        let found = key.try_into().map(u64::from_be_bytes).map(Height).map_err(|_| StoreError::Damaged("outlinks"))?;
-        let outlinks = Outlink::read_all(row)?;
-        if outlinks.iter().any(|outlink| outlink.sender.max(outlink.recipient).0 >= ids) {
-            return Err(StoreError::Damaged("outlinks").into());
-        }
-        let start = if found == height { from.min(outlinks.len()) } else { 0 };
-        let end = outlinks.len().min(start + left);
-        left -= end - start;
-        calculation.add_outlinks(found, outlinks[start..end].iter().copied());
-        if end < outlinks.len() {
-            return Ok(RecalculationStage::Outlinks(calculation, found, end));
-        }
-        if left == 0 {
-            return Ok(RecalculationStage::Outlinks(calculation, found.next(), 0));
-        }
-    }
-    Ok(RecalculationStage::Calculating(calculation))
 }
 
 /// Merges the results of a recalculation with the previous values of the other accounts, by account number.
@@ -334,11 +314,7 @@ struct Merge {
 }
 
 impl Merge {
-    fn new(results: Vec<AccountImportance>, list: Option<Height>) -> Merge {
-        Merge { results: results.into_iter().peekable(), list, previous: VecDeque::new(), last: None }
-    }
-
-    fn next(&mut self, txn: &WriteTxn<'_>) -> Result<Option<AccountImportance>, StoreError> {
+    fn next(&mut self, txn: &WriteTxn<'_>) -> Result<Option<AccountImportance>> {
         if let Some(list) = self.list.filter(|_| self.previous.is_empty()) {
             self.previous = state::chunk_after(txn, list, self.last)?.into();
             self.last = self.previous.back().map(|entry| entry.account);
@@ -432,8 +408,8 @@ mod tests {
         let (store, _folder) = test_store();
         let mut batch = store.begin_write().unwrap();
         put_list(&mut batch, 1, &[1, 2, 3, 6]);
-        let results = [2, 5].map(|account| entry(account, Height(359))).to_vec();
-        let mut merge = Merge::new(results, Some(Height(1)));
+        let results = [2, 5].map(|account| entry(account, Height(359))).to_vec().into_iter().peekable();
+        let mut merge = Merge { results, list: Some(Height(1)), previous: VecDeque::new(), last: None };
         let mut merged = Vec::new();
         while let Some(entry) = merge.next(&batch).unwrap() {
             merged.push((entry.account.0, entry.height.0));

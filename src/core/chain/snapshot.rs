@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::codec::Context;
 use crate::crypto::PublicKey;
 use crate::model::{Address, Block, Hash256, Height, Network, Timestamp, Transaction};
-use crate::state::{TxLocation, affected_in_block};
+use crate::state::{AccountId, TxLocation, affected_in_block};
 use crate::store::{
-    BlockRow, Read, Snapshot, StoreError, StoredHeader, StoredTransaction, block_row, parent_hash, stored_block,
+    BlockRow, Read, Result, Snapshot, StoreError, StoredHeader, StoredTransaction, block_row, parent_hash, stored_block,
 };
 
 /// The chain and its state at one commit, and the network time of the step that reads it.
@@ -35,7 +35,7 @@ impl<'a> ChainSnapshot<'a> {
     }
 
     /// Returns the block at a height without its transactions, and a reader of these.
-    pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'a>)>, StoreError> {
+    pub fn open_block(&self, height: Height) -> Result<Option<(Block, BlockReader<'a>)>> {
         let Some(row) = block_row(self.snapshot, height)? else { return Ok(None) };
         let block = row.block_head(parent_hash(self.snapshot, height)?);
         let cursor = BlockCursor { height, hash: row.header.hash, index: 0 };
@@ -43,20 +43,20 @@ impl<'a> ChainSnapshot<'a> {
     }
 
     /// Returns a reader that continues at a cursor; `None` if the block is no longer in the chain.
-    pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'a>>, StoreError> {
+    pub fn reopen_block(&self, cursor: BlockCursor) -> Result<Option<BlockReader<'a>>> {
         let Some(row) = block_row(self.snapshot, cursor.height)? else { return Ok(None) };
         Ok((row.header.hash == cursor.hash).then_some(BlockReader { row, cursor }))
     }
 
     /// Returns up to `limit` transactions of the block at a height from an index on; none if there is no such block.
-    pub fn transactions(&self, height: Height, from: usize, limit: usize) -> Result<Vec<Transaction>, StoreError> {
+    pub fn transactions(&self, height: Height, from: usize, limit: usize) -> Result<Vec<Transaction>> {
         let Some(row) = block_row(self.snapshot, height)? else { return Ok(Vec::new()) };
         let read = |index| row.transaction(index)?.map(|stored| stored.read()).transpose();
         (from..row.count()).take(limit).filter_map(|index| read(index).transpose()).collect()
     }
 
     /// Returns the transaction at a location in the chain.
-    pub fn transaction(&self, location: TxLocation) -> Result<Option<StoredTransaction<'a>>, StoreError> {
+    pub fn transaction(&self, location: TxLocation) -> Result<Option<StoredTransaction<'a>>> {
         Ok(self.transaction_and_header(location)?.map(|(_, transaction)| transaction))
     }
 
@@ -64,7 +64,7 @@ impl<'a> ChainSnapshot<'a> {
     pub fn transaction_and_header(
         &self,
         location: TxLocation,
-    ) -> Result<Option<(StoredHeader, StoredTransaction<'a>)>, StoreError> {
+    ) -> Result<Option<(StoredHeader, StoredTransaction<'a>)>> {
         let Some(row) = block_row(self.snapshot, location.height)? else { return Ok(None) };
         Ok(row.transaction(location.index as usize)?.map(|transaction| (row.header, transaction)))
     }
@@ -88,7 +88,7 @@ pub struct BlockReader<'a> {
 
 impl<'a> BlockReader<'a> {
     /// Returns the next transaction.
-    pub fn next_raw(&mut self) -> Result<Option<StoredTransaction<'a>>, StoreError> {
+    pub fn next_raw(&mut self) -> Result<Option<StoredTransaction<'a>>> {
         let next = self.row.transaction(self.cursor.index)?;
         self.cursor.index += usize::from(next.is_some());
         Ok(next)
@@ -116,23 +116,18 @@ pub struct ConfirmedBlock {
 
 impl ConfirmedBlock {
     /// Reads the block at a height; `None` if the chain has none.
-    pub fn read(state: &impl Read, height: Height, network: &Network) -> Result<Option<ConfirmedBlock>, StoreError> {
+    pub fn read(state: &impl Read, height: Height, network: &Network) -> Result<Option<ConfirmedBlock>> {
         let Some((header, block)) = stored_block(state, height)? else { return Ok(None) };
         let affected = affected_in_block(state, height)?;
         if affected.len() != block.transactions.len() {
             return Err(StoreError::Damaged("the accounts that a block affects"));
         }
-        let mut addresses = HashMap::new();
-        let mut by_account: HashMap<Address, Vec<u32>> = HashMap::new();
+        let mut by_id: HashMap<AccountId, Vec<u32>> = HashMap::new();
         for (index, (_, accounts)) in (0..).zip(&affected) {
-            for account in accounts {
-                let address = match addresses.get(&account.0) {
-                    Some(address) => *address,
-                    None => *addresses.entry(account.0).or_insert(account.address(state)?),
-                };
-                by_account.entry(address).or_default().push(index);
-            }
+            accounts.iter().for_each(|account| by_id.entry(*account).or_default().push(index));
         }
+        let by_account = by_id.into_iter().map(|(id, indexes)| Ok((id.address(state)?, indexes)));
+        let by_account = by_account.collect::<Result<HashMap<Address, Vec<u32>>>>()?;
         let signer = block.signer;
         let harvester = header.beneficiary.unwrap_or_else(|| Address::from_public_key(&signer, network.byte));
         let ids = affected.into_iter().map(|(id, _)| id);

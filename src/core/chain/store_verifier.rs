@@ -7,7 +7,8 @@ use thiserror::Error;
 use crate::model::Height;
 use crate::state::{self, HashVerifier, history_height};
 use crate::store::{
-    Entry, Read, Store, StoreError, StoredHeader, Table, WriteTxn, block_key, journals_equal_except, stored_header,
+    Entry, Read, Result, Store, StoreError, StoredHeader, Table, WriteTxn, block_key, journals_equal_except,
+    stored_header,
 };
 
 /// Tables whose rows are written once and read by no rule. New rows are compared and deleted after each commit.
@@ -71,7 +72,7 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
         scratch: &'a Store,
         journals_from: Height,
         history_from: Option<Height>,
-    ) -> Result<StoreVerifier<'a, R>, StoreError> {
+    ) -> Result<StoreVerifier<'a, R>> {
         let mut batch = scratch.begin_write()?;
         state::copy_epoch_size(ours, &mut batch)?;
         batch.take_journal();
@@ -82,7 +83,7 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
     }
 
     /// Compares the header of an imported block, and the lookup of its transactions by hash.
-    pub fn verify_block(&mut self, computed: &StoredHeader) -> Result<Option<StoreDifference>, StoreError> {
+    pub fn verify_block(&mut self, computed: &StoredHeader) -> Result<Option<StoreDifference>> {
         let ours = stored_header(self.ours, computed.height)?;
         let ours = ours.ok_or(StoreError::Damaged("a block is missing"))?;
         if let Some(member) = first_difference(&ours, computed) {
@@ -93,7 +94,7 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
     }
 
     /// Compares and deletes the index rows committed since the last call.
-    pub fn verify_indexes(&mut self) -> Result<Option<StoreDifference>, StoreError> {
+    pub fn verify_indexes(&mut self) -> Result<Option<StoreDifference>> {
         let mut batch = self.scratch.begin_write()?;
         for (table, rows) in INDEXES.into_iter().zip(&mut self.index_rows) {
             for entry in batch.entries(table, &[])? {
@@ -115,7 +116,7 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
     }
 
     /// Compares the state and the undo journals after all blocks were imported.
-    pub fn verify_state(&self) -> Result<Option<StoreDifference>, StoreError> {
+    pub fn verify_state(&self) -> Result<Option<StoreDifference>> {
         let (ours, computed) = (self.ours, self.scratch.snapshot()?);
         let different_entry = |table, from: &[u8]| {
             let key = different_key(ours, &computed, table, from, |a, b| a == b);
@@ -162,7 +163,7 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
 
 impl HistoryVerifier {
     /// Compares and deletes what was committed since the last call: balances, and all importance lists but the last.
-    fn compare(&mut self, ours: &impl Read, txn: &mut WriteTxn<'_>) -> Result<Option<StoreDifference>, StoreError> {
+    fn compare(&mut self, ours: &impl Read, txn: &mut WriteTxn<'_>) -> Result<Option<StoreDifference>> {
         for entry in txn.entries(Table::BalanceHistory, &[])? {
             let (key, value) = entry?;
             let Some(height) = history_height(key) else { continue };
@@ -187,7 +188,7 @@ impl HistoryVerifier {
     }
 
     /// Returns a difference if the store has more history rows than the blocks produce.
-    fn compare_count(&self, ours: &impl Read) -> Result<Option<StoreDifference>, StoreError> {
+    fn compare_count(&self, ours: &impl Read) -> Result<Option<StoreDifference>> {
         let mut rows = 0_u64;
         for entry in ours.entries(Table::BalanceHistory, &[])? {
             rows += u64::from(history_height(entry?.0).is_some_and(|height| height >= self.from));
@@ -212,11 +213,11 @@ fn first_difference(a: &StoredHeader, b: &StoredHeader) -> Option<&'static str> 
 }
 
 /// Returns the first key of a table, or an empty key if the table is empty.
-fn first_key(state: &impl Read, table: Table) -> Result<Vec<u8>, StoreError> {
+fn first_key(state: &impl Read, table: Table) -> Result<Vec<u8>> {
     Ok(state.first_from(table, &[], &[])?.map(|(key, _)| key.to_vec()).unwrap_or_default())
 }
 
-fn count(state: &impl Read, table: Table) -> Result<u64, StoreError> {
+fn count(state: &impl Read, table: Table) -> Result<u64> {
     state.entries(table, &[])?.try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
 
@@ -238,7 +239,7 @@ fn different_key(
     table: Table,
     from: &[u8],
     is_same: impl Fn(Entry<'_>, Entry<'_>) -> bool,
-) -> Result<Option<Vec<u8>>, StoreError> {
+) -> Result<Option<Vec<u8>>> {
     let (mut a, mut b) = (ours.cursor(table)?, computed.cursor(table)?);
     let mut entries = (a.seek(from)?, b.seek(from)?);
     while entries.0.is_some() || entries.1.is_some() {

@@ -218,24 +218,15 @@ impl<'a> BinaryDecoder<'a> {
         }
     }
 
-    fn length(&mut self) -> Result<Option<i32>, ReadError> {
-        Ok(self.take()?.map(i32::from_le_bytes))
-    }
-
     fn slice(&mut self, length: usize) -> Result<&'a [u8], ReadError> {
         self.input.slice(length).ok_or_else(ReadError::end_of_stream)
     }
 
     fn limited(&mut self, label: &'static str) -> Result<Option<&'a [u8]>, ReadError> {
-        match self.length()? {
-            None | Some(NULL) => Ok(None),
-            Some(length) => {
-                let length = usize::try_from(length)
-                    .map_err(|_| ReadError::Internal(format!("property {label} has the negative length {length}")))?;
-                let bytes = self.slice(length)?;
-                Ok(Some(&bytes[..length.min(limits::MAX_BYTES)]))
-            }
-        }
+        let Some(length) = self.i32(label)?.filter(|length| *length != NULL) else { return Ok(None) };
+        let negative = |_| ReadError::Internal(format!("property {label} has the negative length {length}"));
+        let bytes = self.slice(usize::try_from(length).map_err(negative)?)?;
+        Ok(Some(&bytes[..bytes.len().min(limits::MAX_BYTES)]))
     }
 
     /// Reads an entity of `length` bytes.
@@ -259,15 +250,12 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
     }
 
     fn i32(&mut self, _: &'static str) -> Result<Option<i32>, ReadError> {
-        self.length()
+        Ok(self.take()?.map(i32::from_le_bytes))
     }
 
     fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError> {
         // NIS1 reads a long as two halves; if the second one is absent, the value is missing.
-        if self.input.0.len() == 4 {
-            return Err(ReadError::Missing(label));
-        }
-        Ok(self.take()?.map(i64::from_le_bytes))
+        if self.input.0.len() == 4 { Err(ReadError::Missing(label)) } else { Ok(self.take()?.map(i64::from_le_bytes)) }
     }
 
     fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
@@ -292,14 +280,10 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
         label: &'static str,
         read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<T>, ReadError> {
-        match self.length().map_err(ReadError::nested)? {
-            None | Some(0) => Ok(None),
-            Some(length) => {
-                let length = usize::try_from(length)
-                    .map_err(|_| ReadError::Serialization(format!("property {label} has a negative length")))?;
-                self.nested(length, read).map(Some)
-            }
-        }
+        let length = self.i32(label).map_err(ReadError::nested)?.filter(|length| *length != 0);
+        let Some(length) = length else { return Ok(None) };
+        let negative = |_| ReadError::Serialization(format!("property {label} has a negative length"));
+        self.nested(usize::try_from(length).map_err(negative)?, read).map(Some)
     }
 
     fn list<T>(
@@ -307,14 +291,12 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
         label: &'static str,
         mut read: impl FnMut(&mut Self) -> Result<T, ReadError>,
     ) -> Result<Option<Vec<T>>, ReadError> {
-        let count = match self.length()? {
-            None | Some(NULL) => return Ok(None),
-            Some(count) => usize::try_from(count).unwrap_or(0),
-        };
+        let Some(count) = self.i32(label)?.filter(|count| *count != NULL) else { return Ok(None) };
+        let count = usize::try_from(count).unwrap_or(0);
         // Limits the reservation by the input. Every element takes at least four bytes.
         let mut items = Vec::with_capacity(count.min(self.input.0.len() / 64));
         for _ in 0..count {
-            match self.length().map_err(ReadError::nested)? {
+            match self.i32(label).map_err(ReadError::nested)? {
                 None => return Err(ReadError::end_of_stream().nested()),
                 Some(0) => return Err(ReadError::Internal(format!("property {label} holds a null element"))),
                 Some(length) => {

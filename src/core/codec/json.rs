@@ -6,7 +6,7 @@ use super::lenient_json::Value;
 use super::text;
 use super::wipe::Wipe as _;
 use super::{Context, Decoder, Encoder, ReadError, SPLICE_BYTE, limits};
-use crate::crypto::hex_text::decode_hex_into;
+use crate::crypto::keys::decode_hex_into;
 
 /// Writes an entity as a JSON object. Members are in the order of NIS1's hash table.
 #[derive(Default)]
@@ -228,6 +228,14 @@ impl<'a> JsonDecoder<'a> {
         Ok(self.find(label))
     }
 
+    fn text(&mut self, label: &'static str) -> Result<Option<&'a str>, ReadError> {
+        match self.next(label)? {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(wrong_type(label)),
+        }
+    }
+
     fn nested<T>(
         &self,
         members: &'a [(String, Value)],
@@ -263,29 +271,19 @@ impl<'a> Decoder<'a> for JsonDecoder<'a> {
     }
 
     fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
-        match self.next(label)? {
-            None => Ok(None),
-            Some(Value::String(text)) => {
-                let mut bytes = Vec::new();
-                if let Err(error) = decode_hex_into(text, &mut bytes) {
-                    // The bytes may be part of a secret.
-                    bytes.wipe();
-                    let text = format!("org.apache.commons.codec.DecoderException: {error}");
-                    return Err(ReadError::Argument(text));
-                }
-                bytes.truncate(limits::MAX_BYTES);
-                Ok(Some(Cow::Owned(bytes)))
-            }
-            Some(_) => Err(wrong_type(label)),
+        let Some(text) = self.text(label)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        if let Err(error) = decode_hex_into(text, &mut bytes) {
+            // The bytes may be part of a secret.
+            bytes.wipe();
+            return Err(ReadError::Argument(format!("org.apache.commons.codec.DecoderException: {error}")));
         }
+        bytes.truncate(limits::MAX_BYTES);
+        Ok(Some(Cow::Owned(bytes)))
     }
 
     fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError> {
-        match self.next(label)? {
-            None => Ok(None),
-            Some(Value::String(value)) => Ok(Some(text::truncate_utf16(value, units))),
-            Some(_) => Err(wrong_type(label)),
-        }
+        Ok(self.text(label)?.map(|text| text::truncate_utf16(text, units)))
     }
 
     fn object<T>(

@@ -55,9 +55,7 @@ pub enum Value {
 impl Value {
     /// Returns the member `key` of an object; `None` if there is none or this is not an object.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        let Self::Object(members) = self else {
-            return None;
-        };
+        let Self::Object(members) = self else { return None };
         members.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 }
@@ -200,8 +198,17 @@ impl Containers {
             let text = format!("an object in JSON has more than {MAX_MEMBERS} members at byte {}", tokens.position);
             return Err(LenientJsonError(text.into()));
         }
-        self.keys.push(tokens.key()?);
-        tokens.end_key()
+        self.keys.push(match tokens.peek()? {
+            b':' | b'[' | b'{' | b']' => return Err(tokens.unexpected()),
+            quote @ (b'"' | b'\'') => tokens.quoted(quote)?,
+            _ => tokens.unquoted(b":").to_owned(),
+        });
+        tokens.skip(b" \r\n\t");
+        if tokens.peek()? != b':' {
+            return Err(tokens.unexpected());
+        }
+        tokens.position += 1;
+        Ok(())
     }
 
     fn open(&mut self, closing: u8, tokens: &mut Tokens<'_>) -> Result<Option<Value>, LenientJsonError> {
@@ -230,10 +237,7 @@ impl Containers {
         let Some(OpenContainer { closing, .. }) = self.open.last() else { return Ok(Some(value)) };
         self.values.push(value);
         tokens.skip(b" \r\n\t");
-        if ![b',', *closing].contains(&tokens.peek()?) {
-            return Err(tokens.unexpected());
-        }
-        Ok(None)
+        if [b',', *closing].contains(&tokens.peek()?) { Ok(None) } else { Err(tokens.unexpected()) }
     }
 }
 
@@ -252,37 +256,17 @@ struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    fn key(&mut self) -> Result<String, LenientJsonError> {
-        Ok(match self.peek()? {
-            b':' | b'[' | b'{' | b']' => return Err(self.unexpected()),
-            quote @ (b'"' | b'\'') => self.quoted(quote)?,
-            _ => self.unquoted(b":").to_owned(),
-        })
-    }
-
-    /// Reads the colon after a key.
-    fn end_key(&mut self) -> Result<(), LenientJsonError> {
-        self.skip(b" \r\n\t");
-        if self.peek()? != b':' {
-            return Err(self.unexpected());
-        }
-        self.position += 1;
-        Ok(())
-    }
-
     fn remaining(&self) -> &'a str {
         self.text.get(self.position..).unwrap_or_default()
     }
 
     fn peek(&self) -> Result<u8, LenientJsonError> {
-        let next = self.text.as_bytes().get(self.position).copied();
-        next.ok_or(UNEXPECTED_END)
+        self.text.as_bytes().get(self.position).copied().ok_or(UNEXPECTED_END)
     }
 
     /// Skips any number of the ASCII characters in `these`.
     fn skip(&mut self, these: &[u8]) {
-        let rest = self.remaining().bytes();
-        self.position += rest.take_while(|byte| these.contains(byte)).count();
+        self.position += self.remaining().bytes().take_while(|byte| these.contains(byte)).count();
     }
 
     fn unexpected(&self) -> LenientJsonError {
@@ -478,10 +462,7 @@ fn number(token: &str) -> Option<Value> {
     if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
         rest = after_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))?;
     }
-    match rest {
-        "" => token.parse().ok().map(Value::Decimal),
-        _ => None,
-    }
+    if rest.is_empty() { token.parse().ok().map(Value::Decimal) } else { None }
 }
 
 /// Returns the text after the digits at the start of `text`; `None` if there are none.

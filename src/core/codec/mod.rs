@@ -330,10 +330,7 @@ pub trait Decoder<'a>: Sized {
 
     /// Reads a required text that is not blank.
     fn need_string(&mut self, label: &'static str, units: usize) -> Result<Cow<'a, str>, ReadError> {
-        match self.string(label, units)? {
-            Some(text) if !text::is_blank(&text) => Ok(text),
-            _ => Err(ReadError::Missing(label)),
-        }
+        self.string(label, units)?.filter(|text| !text::is_blank(text)).ok_or(ReadError::Missing(label))
     }
 
     /// Reads a required nested entity.
@@ -368,8 +365,7 @@ pub trait Decoder<'a>: Sized {
     /// Reads a required amount of the native currency.
     fn amount(&mut self, label: &'static str) -> Result<Amount, ReadError> {
         let value = self.need_i64(label)?;
-        let amount = u64::try_from(value);
-        amount.map(Amount).map_err(|_| ReadError::Negative(Measure::Amount, value))
+        u64::try_from(value).map(Amount).map_err(|_| ReadError::Negative(Measure::Amount, value))
     }
 
     /// Reads a required quantity or supply of a mosaic.
@@ -380,18 +376,14 @@ pub trait Decoder<'a>: Sized {
 
     /// Reads a required block height.
     fn height(&mut self, label: &'static str) -> Result<Height, ReadError> {
-        match u64::try_from(self.need_i64(label)?) {
-            Ok(height) if height > 0 => Ok(Height(height)),
-            _ => Err(ReadError::Argument("height must be positive".to_owned())),
-        }
+        let height = u64::try_from(self.need_i64(label)?).ok().filter(|height| *height > 0);
+        height.map(Height).ok_or_else(|| ReadError::Argument("height must be positive".to_owned()))
     }
 
     /// Reads a required time stamp.
     fn timestamp(&mut self, label: &'static str) -> Result<Timestamp, ReadError> {
-        match self.need_i32(label)? {
-            seconds if seconds >= 0 => Ok(Timestamp(seconds)),
-            _ => Err(ReadError::Argument("time must be non-negative".to_owned())),
-        }
+        let time = Some(Timestamp(self.need_i32(label)?)).filter(|time| time.0 >= 0);
+        time.ok_or_else(|| ReadError::Argument("time must be non-negative".to_owned()))
     }
 
     /// Reads a required public key.

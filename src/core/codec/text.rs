@@ -87,22 +87,12 @@ pub fn truncate_utf16(text: &str, units: usize) -> Cow<'_, str> {
     Cow::Borrowed(text)
 }
 
-/// Returns whether `text` is empty or only white space as Java defines it: non-breaking spaces are not white space, the
-/// four information separators are.
+/// Returns whether `text` is empty or only white space as Java defines it: the next line and non-breaking spaces are not
+/// white space, the four information separators are.
 pub fn is_blank(text: &str) -> bool {
     text.chars().all(|character| {
-        matches!(
-            character,
-            '\u{9}'..='\u{d}'
-                | '\u{1c}'..=' '
-                | '\u{1680}'
-                | '\u{2000}'..='\u{2006}'
-                | '\u{2008}'..='\u{200a}'
-                | '\u{2028}'
-                | '\u{2029}'
-                | '\u{205f}'
-                | '\u{3000}'
-        )
+        let is_space = character.is_whitespace() && !matches!(character, '\u{85}' | '\u{a0}' | '\u{2007}' | '\u{202f}');
+        is_space || matches!(character, '\u{1c}'..='\u{1f}')
     })
 }
 

@@ -390,10 +390,7 @@ fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespa
     if !is_part(&new_part) {
         return Err(ReadError::Argument(NameError::bad_part(&new_part).to_string()));
     }
-    let parent = match source.string("parent", limits::MAX_TEXT_UTF16)? {
-        Some(text) => Some(read_namespace(&text)?),
-        None => None,
-    };
+    let parent = source.string("parent", limits::MAX_TEXT_UTF16)?.map(|text| read_namespace(&text)).transpose()?;
     Ok(ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent })
 }
 

@@ -1,7 +1,6 @@
 //! Erases copies of possible secrets. All code erases through this module, so that tests can see what was erased.
 
-use std::ops::{Deref, DerefMut};
-
+use derive_more::{Deref, DerefMut};
 use zeroize::Zeroize;
 
 /// A value that [`Wiped`] can erase.
@@ -27,25 +26,12 @@ impl Wipe for Vec<u8> {
 }
 
 /// A value that is erased when it is dropped.
+#[derive(Deref, DerefMut)]
 pub struct Wiped<T: Wipe>(pub T);
 
 impl<T: Wipe> Drop for Wiped<T> {
     fn drop(&mut self) {
         self.0.wipe();
-    }
-}
-
-impl<T: Wipe> Deref for Wiped<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T: Wipe> DerefMut for Wiped<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
     }
 }
 

@@ -1,4 +1,5 @@
-//! Private keys, public keys, signing and verification.
+//! Private keys, public keys, signing and verification, and hex as NIS1 decodes it: either case; an odd number of digits
+//! gets a leading `0`.
 //!
 //! Verification is that of NIS1, bit for bit: neither the lax nor the strict verification of the usual libraries.
 //! Small-order and non-canonical public keys are accepted, S = 0 and the all-zero key are not, the equation has no
@@ -16,7 +17,6 @@ use sha3::Keccak512;
 use zeroize::Zeroizing;
 
 use super::hash::keccak512;
-use super::hex_text::{HexError, decode_hex, decode_hex_into};
 
 /// An encoded public key of 32 bytes, not necessarily a point of the curve.
 ///
@@ -47,8 +47,7 @@ pub enum PublicKeyError {
 impl PublicKey {
     /// Parses hex of either case.
     pub fn from_hex(text: &str) -> Result<Self, PublicKeyError> {
-        let bytes = decode_hex(text)?;
-        Self::try_from(bytes.as_slice())
+        Self::try_from(decode_hex(text)?.as_slice())
     }
 }
 
@@ -148,8 +147,7 @@ impl KeyPair {
     /// key.
     pub(super) fn shared_point(&self, other: &PublicKey) -> Result<Zeroizing<[u8; 32]>, NotAPoint> {
         let other = CompressedEdwardsY(other.0).decompress().ok_or(NotAPoint)?;
-        let shared = other.mul_clamped(*self.raw_scalar);
-        Ok(Zeroizing::new(shared.compress().to_bytes()))
+        Ok(Zeroizing::new(other.mul_clamped(*self.raw_scalar).compress().to_bytes()))
     }
 }
 
@@ -185,13 +183,20 @@ const MAX_KEYS: usize = 3584;
 impl Verifier {
     /// Returns the same result as [`verify()`].
     pub fn verify(&mut self, public: &PublicKey, data: &[u8], signature: &Signature) -> Result<bool, NotAPoint> {
-        if !passes_prechecks(public, signature) {
+        // 0 < S < L, and the key is not all zeros.
+        let [_, s] = signature.0.as_chunks::<32>().0 else { return Ok(false) };
+        let s: Option<Scalar> = Scalar::from_canonical_bytes(*s).into();
+        if s.is_none_or(|s| s == Scalar::ZERO) || public.0 == [0; 32] {
             return Ok(false);
         }
         self.checked += 1;
         let cached = self.decoded.get(public).copied();
-        let key = cached.map_or_else(|| decode(public), Ok)?;
-        let holds = equation_holds(&key, data, signature);
+        // Any y is taken modulo p, and x = 0 with the sign bit set stays 0.
+        let decode = || VerifyingKey::from_bytes(&public.0).map_err(|_| NotAPoint);
+        let key = cached.map_or_else(decode, Ok)?;
+        // S·B − k·A, encoded, equals the bytes of R. The hash covers the key as encoded on the wire.
+        let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
+        let holds = raw_verify::<Keccak512>(&key, data, &signature).is_ok();
         // Only a key with a valid signature is cached, so that made-up keys cannot evict those in use.
         if holds && cached.is_none() {
             if self.decoded.len() == MAX_KEYS {
@@ -203,22 +208,44 @@ impl Verifier {
     }
 }
 
-/// Steps 1 and 2: 0 < S < L, and the key is not all zeros.
-fn passes_prechecks(public: &PublicKey, signature: &Signature) -> bool {
-    let [_, s] = signature.0.as_chunks::<32>().0 else { return false };
-    let s: Option<Scalar> = Scalar::from_canonical_bytes(*s).into();
-    s.is_some_and(|s| s != Scalar::ZERO) && public.0 != [0; 32]
+/// A character that is not a hex digit. Its text is NIS1's, without the name of the exception: NIS1 names a single unit,
+/// and half of a surrogate pair is written as `?`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("Illegal hexadecimal character {} at index {index}", if .character.len_utf16() == 1 { *.character } else { '?' })]
+pub struct HexError {
+    /// The character.
+    pub character: char,
+    /// Its index in UTF-16 units, counted in the text *after* padding to an even length.
+    pub index: usize,
 }
 
-/// Step 4: any y is taken modulo p, and x = 0 with the sign bit set stays 0.
-fn decode(public: &PublicKey) -> Result<VerifyingKey, NotAPoint> {
-    VerifyingKey::from_bytes(&public.0).map_err(|_| NotAPoint)
+/// Decodes hex `text`. Empty text gives no bytes.
+///
+/// There is no limit: the result is half as long as the text, which the caller limits.
+pub fn decode_hex(text: &str) -> Result<Vec<u8>, HexError> {
+    let mut bytes = Vec::new();
+    decode_hex_into(text, &mut bytes)?;
+    Ok(bytes)
 }
 
-/// Steps 3 and 5: S·B − k·A, encoded, equals the bytes of R. The hash covers the key as encoded on the wire.
-fn equation_holds(key: &VerifyingKey, data: &[u8], signature: &Signature) -> bool {
-    let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
-    raw_verify::<Keccak512>(key, data, &signature).is_ok()
+/// Like [`decode_hex`], but appends to `bytes`. The vector grows at most once, before the first digit is read, so that
+/// a secret leaves no copy behind.
+pub fn decode_hex_into(text: &str, bytes: &mut Vec<u8>) -> Result<(), HexError> {
+    // Not `is_ascii`, which copies the text in blocks.
+    let units: usize = text.chars().map(char::len_utf16).sum();
+    let padding = units % 2;
+    bytes.reserve_exact(units.div_ceil(2));
+
+    let mut high = (padding == 1).then_some(0);
+    // Everything before the first bad character is ASCII, so characters and units agree.
+    for (index, character) in text.chars().enumerate() {
+        let digit = character.to_digit(16).ok_or(HexError { character, index: index + padding })? as u8;
+        match high.take() {
+            None => high = Some(digit),
+            Some(high) => bytes.push(high << 4 | digit),
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -361,7 +388,7 @@ mod verification_tests {
 
     #[test]
     fn a_verifier_has_a_largest_size() {
-        let key = decode(&pair(1).public()).unwrap();
+        let key = VerifyingKey::from_bytes(&pair(1).public().0).unwrap();
         let other = |number: usize| {
             let mut other = PublicKey::default();
             other.0[..8].copy_from_slice(&number.to_le_bytes());
@@ -379,5 +406,21 @@ mod verification_tests {
         assert_eq!(verifier.verify(&pair(1).public(), b"data", &signature), Ok(true));
         assert_eq!(verifier.verify(&pair(2).public(), b"data", &signature), Ok(false));
         assert_eq!(verifier.decoded.into_keys().collect::<Vec<_>>(), [pair(1).public()]);
+    }
+
+    #[test]
+    fn either_case_and_odd_lengths_are_read() {
+        assert_eq!(decode_hex("00aBfF"), Ok(vec![0x00, 0xab, 0xff]));
+        assert_eq!(decode_hex("123"), Ok(vec![0x01, 0x23]));
+        assert_eq!(decode_hex(""), Ok(vec![]));
+    }
+
+    #[test]
+    fn the_first_bad_digit_is_reported_with_its_index_in_the_padded_text() {
+        let said = |text| decode_hex(text).unwrap_err().to_string();
+        assert_eq!(said("zz"), "Illegal hexadecimal character z at index 0");
+        assert_eq!(said("12g"), "Illegal hexadecimal character g at index 3");
+        assert_eq!(said("00é0"), "Illegal hexadecimal character é at index 2");
+        assert_eq!(said("0😀"), "Illegal hexadecimal character ? at index 2");
     }
 }

@@ -5,10 +5,8 @@
 
 pub mod cipher;
 pub mod hash;
-pub mod hex_text;
 pub mod keys;
 
 pub use cipher::CipherError;
 pub use hash::Randomness;
-pub use hex_text::HexError;
-pub use keys::{KeyPair, NotAPoint, PrivateKey, PublicKey, PublicKeyError, Signature, Verifier, verify};
+pub use keys::{HexError, KeyPair, NotAPoint, PrivateKey, PublicKey, PublicKeyError, Signature, Verifier, verify};

@@ -256,10 +256,7 @@ impl Calculation {
             }
         }
         self.work = work;
-        if self.rank.has_failed {
-            return Err(ImportanceError::NotConverged);
-        }
-        Ok(self.stage < self.stages().len())
+        if self.rank.has_failed { Err(ImportanceError::NotConverged) } else { Ok(self.stage < self.stages().len()) }
     }
 
     /// Returns the results. Valid once the calculation is done.

@@ -11,7 +11,7 @@ use crate::rules::{
     self, Exception, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult, check_transaction, require,
 };
 use crate::state::{self, BlockContext, Effect, Ledger};
-use crate::store::{Overlay, StoreError};
+use crate::store::{Overlay, Result};
 
 /// Number of a transaction and its children up to which it is validated, however little a block of the network can contain.
 /// One that no block can contain is rejected above it.
@@ -184,11 +184,7 @@ impl MempoolContent {
 
     /// Returns a transaction without the attached cosignatures of accounts that are no cosignatories, neither confirmed nor
     /// with the transactions of the mempool: with them no block could contain it.
-    pub(super) fn drop_strangers(
-        &mut self,
-        root: MempoolEntry,
-        confirmed: &ChainSnapshot<'_>,
-    ) -> Result<MempoolEntry, StoreError> {
+    pub(super) fn drop_strangers(&mut self, root: MempoolEntry, confirmed: &ChainSnapshot<'_>) -> Result<MempoolEntry> {
         if root.transaction.cosignatures().is_empty() {
             return Ok(root);
         }
@@ -203,7 +199,8 @@ impl MempoolContent {
         if let Body::Multisig(body) = &mut transaction.body {
             body.cosignatures.retain(counts);
         }
-        Ok(MempoolEntry { id: root.id, ..MempoolEntry::new(transaction, network, root.since) })
+        let MempoolEntry { id, number, since, .. } = root;
+        Ok(MempoolEntry { id, number, ..MempoolEntry::new(transaction, network, since) })
     }
 
     /// Attaches a cosignature.
@@ -224,7 +221,7 @@ const MAX_FEE_IMPORTANCE: f64 = 0.01;
 /// The fuller the mempool, the higher the fee or the importance of the account must be.
 impl MempoolContent {
     /// Returns whether there is space for a transaction.
-    pub(super) fn has_room_for(&self, root: &MempoolEntry, confirmed: &ChainSnapshot<'_>) -> Result<bool, StoreError> {
+    pub(super) fn has_room_for(&self, root: &MempoolEntry, confirmed: &ChainSnapshot<'_>) -> Result<bool> {
         if self.bytes + self.changes.bytes() + root.bytes > MAX_BYTES {
             return Ok(false);
         }

@@ -5,7 +5,7 @@ use crate::budget::Budget;
 use crate::model::{Address, Body, Hash256, Height, MosaicId, NamespaceId, Transaction};
 use crate::rules::ValidationResult;
 use crate::state::{self, AccountTxCursor, Direction};
-use crate::store::{Overlay, StoreError};
+use crate::store::{Overlay, Result, StoreError};
 
 /// Maximum number of transactions of an account that are read to find the one with which another conflicts.
 const MAX_SEARCHED: usize = 32;
@@ -107,7 +107,7 @@ impl MempoolContent {
         common: Height,
         confirmed: &ChainSnapshot<'_>,
         budget: &mut Budget,
-    ) -> Result<Option<Conflict>, StoreError> {
+    ) -> Result<Option<Conflict>> {
         if result == ValidationResult::Neutral {
             // Another transaction around the same inner one waits.
             let other = root.hashes.children.iter().find_map(|child| self.by_hash(child));
@@ -142,7 +142,7 @@ fn confirmed_conflict(
     common: Height,
     confirmed: &ChainSnapshot<'_>,
     budget: &mut Budget,
-) -> Result<Option<Conflict>, StoreError> {
+) -> Result<Option<Conflict>> {
     let mut list = AccountTxCursor::new(confirmed.snapshot, account, Direction::Outgoing, u64::MAX)?;
     for _ in 0..MAX_SEARCHED {
         let Some((_, location)) = list.peek().filter(|(_, location)| location.height > common) else { break };

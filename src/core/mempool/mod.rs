@@ -4,7 +4,6 @@
 //! so that unconfirmed funds can be spent. After every change of the chain the overlay is rebuilt, one transaction per
 //! step; meanwhile queries return the previous content.
 
-mod account_search;
 mod admission;
 mod conflicts;
 mod fates;
@@ -19,20 +18,20 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub use account_search::AccountSearch;
 pub use admission::Accepted;
 pub use conflicts::Conflict;
 pub use fates::{Fate, FateRecord, Fates, MAX_FATES};
 pub use recent_results::{ContentHash, MAX_RESULTS, RecentResults};
 
 use self::rebuild::{AddedBlocks, Rebuild};
+use crate::budget::{Budget, cost};
 use crate::chain::ChainSnapshot;
 use crate::codec::SigningForm;
 use crate::crypto::Verifier;
 use crate::model::network::ChainParameters;
 use crate::model::transaction::{Cosignature, Hashes};
 use crate::model::{Address, Amount, Body, Hash256, NetworkByte, Timestamp, Transaction};
-use crate::store::{Changes, StoreError};
+use crate::store::{Changes, Result};
 use crate::{rules, state};
 
 /// Maximum bytes of the transactions and their overlay state; further transactions are rejected as if the mempool were
@@ -82,11 +81,8 @@ impl MempoolEntry {
     }
 
     /// Returns the cosignatories of the account of a multisig transaction; none of another transaction.
-    pub fn cosignatories(&self, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>, StoreError> {
-        match &self.transaction.body {
-            Body::Multisig(_) => state::cosignatories(chain.snapshot, &self.fee_payer),
-            _ => Ok(Vec::new()),
-        }
+    pub fn cosignatories(&self, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>> {
+        if self.is_multisig() { state::cosignatories(chain.snapshot, &self.fee_payer) } else { Ok(Vec::new()) }
     }
 
     /// Returns its sort key in the order of selection for a block.
@@ -278,9 +274,7 @@ pub type ShortId = i64;
 
 /// Returns the short id of a hash.
 pub fn short_id(hash: &Hash256) -> ShortId {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(&hash.0[..8]);
-    i64::from_be_bytes(bytes)
+    i64::from_be_bytes(hash.0.as_chunks().0[0])
 }
 
 /// Queries.
@@ -364,5 +358,85 @@ impl MempoolContent {
         let of_account = index.range((*account, Reverse(Timestamp(i32::MAX)), 0)..=oldest);
         let here = of_account.filter(|(.., number)| self.entries.contains_key(number));
         here.map(|(_, time, number)| (*time, *number))
+    }
+}
+
+/// Progress of the search among the multisig accounts with transactions.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Start,
+    /// After the one that was looked up last.
+    After(Address),
+    End,
+}
+
+/// A search for the transactions that affect an account, or wait for its cosignature, youngest first.
+#[derive(Clone, Debug)]
+pub struct AccountSearch {
+    account: Address,
+    limit: usize,
+    place: Place,
+    /// Ids of transactions.
+    found: BTreeSet<u64>,
+}
+
+impl AccountSearch {
+    /// Creates a search for at most `limit` transactions.
+    pub fn new(account: Address, limit: usize) -> AccountSearch {
+        AccountSearch { account, limit, place: Place::Start, found: BTreeSet::new() }
+    }
+
+    /// Returns the approximate memory in bytes that is held.
+    pub fn held_bytes(&self) -> usize {
+        size_of::<AccountSearch>() + 2 * self.found.len() * size_of::<u64>()
+    }
+}
+
+impl Mempool {
+    /// Goes on with a search within the budget. Returns what it has found once it is complete, `None` before. The cost does
+    /// not grow with the number of transactions of the account, nor with the multisig accounts that name it, as anybody can
+    /// create these: only those with transactions here are looked up, one after another.
+    pub fn search(
+        &self,
+        search: &mut AccountSearch,
+        confirmed: &ChainSnapshot<'_>,
+        budget: &mut Budget,
+    ) -> Result<Option<Vec<&MempoolEntry>>> {
+        let content = &self.content;
+        let ids = |numbers: &mut dyn Iterator<Item = (Reverse<Timestamp>, u64)>| {
+            let entries = numbers.take(search.limit).filter_map(|(_, number)| content.entries.get(&number));
+            entries.map(|entry| entry.id).collect::<Vec<_>>()
+        };
+        loop {
+            let first = match search.place {
+                Place::Start => {
+                    search.found.extend(ids(&mut content.youngest(&content.by_age, &search.account)));
+                    budget.charge(cost::SKIP * search.found.len() as u32);
+                    Bound::Unbounded
+                }
+                Place::After(last) => Bound::Excluded((last, Reverse(Timestamp(i32::MIN)), u64::MAX)),
+                Place::End => break,
+            };
+            let Some((multisig, ..)) = content.multisigs_by_age.range((first, Bound::Unbounded)).next() else {
+                search.place = Place::End;
+                continue;
+            };
+            search.place = Place::After(*multisig);
+            budget.charge(cost::ACCOUNT);
+            if state::is_cosignatory_of(confirmed.snapshot, &search.account, multisig)? {
+                let waiting = ids(&mut content.youngest(&content.multisigs_by_age, multisig));
+                budget.charge(cost::SKIP * waiting.len() as u32);
+                search.found.extend(waiting);
+            }
+            if budget.is_exhausted() {
+                return Ok(None);
+            }
+        }
+        // A rebuild between two steps may have changed the numbers.
+        let numbers = search.found.iter().filter_map(|id| content.by_id.get(id));
+        let mut entries: Vec<&MempoolEntry> = numbers.filter_map(|number| content.entries.get(number)).collect();
+        entries.sort_by_key(|entry| (Reverse(entry.transaction.timestamp), entry.number));
+        entries.truncate(search.limit);
+        Ok(Some(entries))
     }
 }

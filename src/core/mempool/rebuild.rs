@@ -9,7 +9,7 @@ use super::{ChainSnapshot, Fate, FateRecord, Mempool, MempoolContent, MempoolEnt
 use crate::budget::Budget;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::rules::{Rejection, ValidationResult};
-use crate::store::{StoreError, stored_block};
+use crate::store::{Result, stored_block};
 
 /// Interval between two removals of expired transactions.
 const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,14 +34,6 @@ pub struct Rebuild {
     returned: VecDeque<(Transaction, Height)>,
 }
 
-/// Where a transaction comes from that a rebuild takes over.
-enum Origin {
-    /// The mempool: its number there.
-    Mempool(u64),
-    /// A replaced block: the height of the last common block.
-    Replaced(Height),
-}
-
 impl Mempool {
     /// Returns whether the mempool is not yet up to date with the chain.
     pub fn has_work(&self) -> bool {
@@ -59,7 +51,7 @@ impl Mempool {
     }
 
     /// Brings the mempool up to date with the chain, within the budget.
-    pub fn work(&mut self, chain: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<(), StoreError> {
+    pub fn work(&mut self, chain: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<()> {
         while self.has_work() && !budget.is_exhausted() {
             if let Some(added) = &mut self.added_blocks {
                 budget.charge(UNITS_PER_BLOCK);
@@ -114,17 +106,10 @@ impl Mempool {
 
     /// Removes expired transactions and those that depend on them.
     pub fn drop_expired(&mut self, now: Timestamp) {
-        let expired: Vec<u64> = self
-            .content
-            .entries
-            .iter()
-            .filter(|(_, root)| root.transaction.is_expired(now))
-            .map(|(number, _)| *number)
-            .collect();
+        let expired = self.content.entries.extract_if(.., |_, root| root.transaction.is_expired(now));
+        let expired: Vec<MempoolEntry> = expired.map(|(_, root)| root).collect();
         let has_expired = !expired.is_empty();
-        for root in expired.iter().filter_map(|number| self.content.entries.remove(number)).collect::<Vec<_>>() {
-            self.drop(root, Fate::Expired, now);
-        }
+        expired.into_iter().for_each(|root| self.drop(root, Fate::Expired, now));
         if has_expired {
             self.begin_rebuild(self.content.entries.keys().copied().collect(), VecDeque::new());
         }
@@ -150,20 +135,21 @@ impl Mempool {
     }
 
     /// Performs one step of the rebuild: takes over one transaction.
-    pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<(), StoreError> {
+    pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<()> {
         budget.charge(UNITS_PER_TRANSACTION);
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
-        let (root, origin);
+        // A transaction of a replaced block comes with the height of the last common block.
+        let (root, replaced_above);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
-            (root, origin) = (rebuild.content.drop_strangers(known, confirmed)?, Origin::Mempool(number));
+            (root, replaced_above) = (rebuild.content.drop_strangers(known, confirmed)?, None);
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root.clone(), confirmed)
         } else if let Some((transaction, common)) = rebuild.returned.pop_front() {
             self.last_id += 1;
             let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
             let entry = rebuild.content.drop_strangers(entry, confirmed)?;
-            (root, origin) = (MempoolEntry { id: self.last_id, ..entry }, Origin::Replaced(common));
+            (root, replaced_above) = (MempoolEntry { id: self.last_id, ..entry }, Some(common));
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed));
             if let Ok(accepted) = &outcome {
@@ -189,22 +175,19 @@ impl Mempool {
             return Ok(());
         }
         // It has become invalid and is dropped.
-        let fate = match origin {
+        let fate = match replaced_above {
+            Some(common) => Fate::Replaced(result, rebuild.content.conflict(&root, result, common, confirmed, budget)?),
             // Nobody finds it any more from now on, not only when the rebuild is complete.
-            Origin::Mempool(number) => {
-                self.content.entries.remove(&number);
+            None => {
+                self.content.entries.remove(&root.number);
                 Fate::Rejected(result)
-            }
-            Origin::Replaced(common) => {
-                let conflict = rebuild.content.conflict(&root, result, common, confirmed, budget)?;
-                Fate::Replaced(result, conflict)
             }
         };
         self.drop(root, fate, confirmed.now);
         Ok(())
     }
 
-    pub(super) fn finish_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<(), StoreError> {
+    pub(super) fn finish_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<()> {
         while self.is_rebuilding() {
             self.step_rebuild(confirmed, &mut Budget::new(0))?;
         }

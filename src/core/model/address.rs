@@ -149,8 +149,7 @@ fn encode_base32(raw: &[u8; RAW_LENGTH]) -> [u8; ADDRESS_LENGTH] {
 
 fn decode_base32(text: &[u8; ADDRESS_LENGTH]) -> Option<[u8; RAW_LENGTH]> {
     let mut raw = [0; RAW_LENGTH];
-    let length = BASE32.decode_mut(text, &mut raw).ok()?;
-    (length == RAW_LENGTH).then_some(raw)
+    (BASE32.decode_mut(text, &mut raw).ok()? == RAW_LENGTH).then_some(raw)
 }
 
 #[cfg(test)]

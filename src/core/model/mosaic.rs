@@ -124,8 +124,7 @@ impl MosaicId {
         let is_namespace = |text: &str| !text.is_empty() && text.chars().all(in_namespace);
         let parts = text.split_once(':').filter(|(namespace, name)| is_namespace(namespace) && is_mosaic_name(name));
         let (namespace, name) = parts.ok_or_else(|| NameError(format!("pattern '{text}' could not be parsed")))?;
-        let namespace = NamespaceId::parse(namespace)?;
-        MosaicId::new(namespace, name)
+        MosaicId::new(NamespaceId::parse(namespace)?, name)
     }
 
     /// Returns the built-in `nem:xem`, which stands for the native currency.

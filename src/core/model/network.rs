@@ -29,14 +29,10 @@ pub struct Network {
 impl Network {
     /// Returns a private network, for tests.
     pub fn example() -> Network {
-        Network {
-            name: "of my own".to_owned(),
-            byte: NetworkByte::TESTNET,
-            generation_hash: Hash256([7; 32]),
-            nemesis_signer: Address::from_public_key(&MOSAIC_SINK, NetworkByte::TESTNET),
-            total_amount: Amount::whole(8_999_999_999),
-            chain: ChainParameters::after_all_forks(),
-        }
+        let nemesis_signer = Address::from_public_key(&MOSAIC_SINK, NetworkByte::TESTNET);
+        let (name, total_amount) = ("of my own".to_owned(), Amount::whole(8_999_999_999));
+        let network = test_network(NetworkByte::TESTNET, nemesis_signer);
+        Network { name, generation_hash: Hash256([7; 32]), total_amount, ..network }
     }
 }
 
@@ -201,6 +197,11 @@ impl Network {
         let (chain, forks) = (&self.chain, &self.chain.forks);
         let joined = |hashes: &[Hash256]| hashes.iter().map(Hash256::to_string).collect::<Vec<_>>().join("|");
         let hours = chain.hash_retention_hours.map_or("-1".to_owned(), |hours| hours.to_string());
+        let [by_importance, by_stake, with_time, at_once, stabilized] = BLOCK_CHAIN_FEATURES;
+        let consensus = if chain.proof_of_stake { by_stake } else { by_importance };
+        let vesting = if chain.immediate_vesting { at_once } else { with_time };
+        let mut features = vec![consensus, vesting];
+        features.extend(chain.stabilize_block_times.then_some(stabilized));
         [
             ("nem.network", self.name.clone()),
             ("nem.network.version", self.byte.0.to_string()),
@@ -211,7 +212,7 @@ impl Network {
             ("nis.blockChainRewriteLimit", chain.rewrite_limit.to_string()),
             ("nis.maxTransactionsPerBlock", chain.max_transactions_per_block.to_string()),
             ("nis.maxTransactions", chain.max_transactions.to_string()),
-            ("nis.blockChainFeatures", features(chain)),
+            ("nis.blockChainFeatures", features.join("|")),
             ("nis.ignoreFees", chain.ignore_fees.to_string()),
             ("nis.transactionHashRetentionTime", hours),
             ("nis.treasuryReissuanceForkHeight", forks.treasury_reissuance.to_string()),
@@ -233,15 +234,6 @@ impl Network {
         let differ = pairs.filter(|((key, left), (_, right))| left != right && !NON_CONSENSUS_SETTINGS.contains(key));
         differ.map(|((key, left), (_, right))| SettingDifference { key, values: [left, right] }).collect()
     }
-}
-
-fn features(chain: &ChainParameters) -> String {
-    let [by_importance, by_stake, with_time, at_once, stabilized] = BLOCK_CHAIN_FEATURES;
-    let consensus = if chain.proof_of_stake { by_stake } else { by_importance };
-    let vesting = if chain.immediate_vesting { at_once } else { with_time };
-    let mut features = vec![consensus, vesting];
-    features.extend(chain.stabilize_block_times.then_some(stabilized));
-    features.join("|")
 }
 
 /// Returns a network with all forks in the past, for tests.

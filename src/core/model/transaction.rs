@@ -28,63 +28,44 @@ pub struct Transaction {
     pub body: Body,
 }
 
-/// Body of a transaction, one variant per kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
-    /// Moves currency and mosaics.
-    Transfer(Transfer),
-    /// Lends the signer's importance to a remote account, or ends that.
-    ImportanceTransfer(ImportanceTransfer),
-    /// Changes the cosignatories of the signer.
-    AggregateModification(AggregateModification),
-    /// Cosigns a transaction of a multisig account.
-    Cosignature(Cosignature),
-    /// Acts for a multisig account.
-    Multisig(Box<Multisig>),
-    /// Rents a namespace.
-    ProvisionNamespace(ProvisionNamespace),
-    /// Creates or redefines a mosaic.
-    MosaicDefinitionCreation(Box<MosaicDefinitionCreation>),
-    /// Changes the supply of a mosaic.
-    MosaicSupplyChange(MosaicSupplyChange),
-}
+/// Declares the kinds of transactions: name, body, and number on the wire.
+macro_rules! transaction_kinds {
+    ($($(#[$doc:meta])* $kind:ident($body:ty) = $code:literal,)*) => {
+        /// Body of a transaction, one variant per kind.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Body { $($(#[$doc])* $kind($body)),* }
 
-wire_enum! {
-    /// Kind of a transaction.
-    TransactionKind {
-        /// Transfer.
-        Transfer = 0x0101,
-        /// Importance transfer.
-        ImportanceTransfer = 0x0801,
-        /// Multisig aggregate modification.
-        AggregateModification = 0x1001,
-        /// Multisig signature.
-        Cosignature = 0x1002,
-        /// Multisig.
-        Multisig = 0x1004,
-        /// Provision namespace.
-        ProvisionNamespace = 0x2001,
-        /// Mosaic definition creation.
-        MosaicDefinitionCreation = 0x4001,
-        /// Mosaic supply change.
-        MosaicSupplyChange = 0x4002,
-    }
-}
-
-impl Body {
-    /// Returns the kind.
-    pub fn kind(&self) -> TransactionKind {
-        match self {
-            Body::Transfer(_) => TransactionKind::Transfer,
-            Body::ImportanceTransfer(_) => TransactionKind::ImportanceTransfer,
-            Body::AggregateModification(_) => TransactionKind::AggregateModification,
-            Body::Cosignature(_) => TransactionKind::Cosignature,
-            Body::Multisig(_) => TransactionKind::Multisig,
-            Body::ProvisionNamespace(_) => TransactionKind::ProvisionNamespace,
-            Body::MosaicDefinitionCreation(_) => TransactionKind::MosaicDefinitionCreation,
-            Body::MosaicSupplyChange(_) => TransactionKind::MosaicSupplyChange,
+        wire_enum! {
+            /// Kind of a transaction.
+            TransactionKind { $($(#[$doc])* $kind = $code,)* }
         }
-    }
+
+        impl Body {
+            /// Returns the kind.
+            pub fn kind(&self) -> TransactionKind {
+                match self { $(Body::$kind(_) => TransactionKind::$kind),* }
+            }
+        }
+    };
+}
+
+transaction_kinds! {
+    /// Moves currency and mosaics.
+    Transfer(Transfer) = 0x0101,
+    /// Lends the signer's importance to a remote account, or ends that.
+    ImportanceTransfer(ImportanceTransfer) = 0x0801,
+    /// Changes the cosignatories of the signer.
+    AggregateModification(AggregateModification) = 0x1001,
+    /// Cosigns a transaction of a multisig account.
+    Cosignature(Cosignature) = 0x1002,
+    /// Acts for a multisig account.
+    Multisig(Box<Multisig>) = 0x1004,
+    /// Rents a namespace.
+    ProvisionNamespace(ProvisionNamespace) = 0x2001,
+    /// Creates or redefines a mosaic.
+    MosaicDefinitionCreation(Box<MosaicDefinitionCreation>) = 0x4001,
+    /// Changes the supply of a mosaic.
+    MosaicSupplyChange(MosaicSupplyChange) = 0x4002,
 }
 
 impl Transaction {

@@ -10,7 +10,7 @@ use crate::model::network::{MOSAIC_SINK, NAMESPACE_SINK};
 use crate::model::transaction::{AggregateModification, ImportanceTransfer, LinkMode, ModificationKind, Multisig};
 use crate::model::{Address, Body, NetworkByte, Transaction};
 use crate::state::{self, Account, Effect, LinkPhase, LinkRole, RemoteStatus};
-use crate::store::StoreError;
+use crate::store::Result;
 
 /// Maximum number of cosignatories of an account.
 const MAX_COSIGNATORIES: i64 = 32;
@@ -40,7 +40,7 @@ pub fn mosaics_suffice(effects: &[Effect<'_>], context: &ValidationContext<'_>) 
 /// is read when first needed.
 fn balances_suffice<K: Ord + Copy>(
     payments: impl Iterator<Item = (K, Option<K>, u64)>,
-    read: impl Fn(K) -> Result<u64, StoreError>,
+    read: impl Fn(K) -> Result<u64>,
 ) -> RuleResult {
     let mut accounts: BTreeMap<K, (i128, Option<u64>)> = BTreeMap::new();
     for (payer, recipient, amount) in payments {
@@ -73,7 +73,7 @@ pub fn no_remote_takes_part(subject: &TransactionContext<'_>) -> RuleResult {
 }
 
 /// Returns whether an account may take part: remotes may not; former remotes may since `mosaic_redefinition`.
-fn is_usable(account: &Address, context: &ValidationContext<'_>) -> Result<bool, StoreError> {
+fn is_usable(account: &Address, context: &ValidationContext<'_>) -> Result<bool> {
     let account = context.account(account)?;
     if account.links.last().is_none_or(|link| link.role == LinkRole::Owner) {
         return Ok(true);
@@ -134,7 +134,7 @@ pub fn link_may_change(body: &ImportanceTransfer, subject: &TransactionContext<'
 }
 
 /// Returns whether an account owns something or takes part in a multisig account, and so cannot become a remote.
-fn is_in_use(address: &Address, account: &Account, context: &ValidationContext<'_>) -> Result<bool, StoreError> {
+fn is_in_use(address: &Address, account: &Account, context: &ValidationContext<'_>) -> Result<bool> {
     let state = &context.state;
     if account.balance.total() > 0 {
         return Ok(true);
@@ -159,8 +159,7 @@ pub fn multisig_account_does_not_sign(subject: &TransactionContext<'_>) -> RuleR
 /// T12: the signer of a multisig transaction is a cosignatory.
 pub fn initiator_is_cosignatory(body: &Multisig, subject: &TransactionContext<'_>) -> RuleResult {
     let account = body.inner.signer_address(subject.context.network.byte);
-    let cosignatories = subject.context.cosignatories(&account)?;
-    require(cosignatories.contains(&subject.signer), FailureMultisigNotACosigner)
+    require(subject.context.cosignatories(&account)?.contains(&subject.signer), FailureMultisigNotACosigner)
 }
 
 /// T13: the fee sinks spend nothing after the treasury re-issuance. NIS1 compares with their testnet addresses on every

@@ -9,7 +9,7 @@ use crate::model::transaction::{
 use crate::model::units::MICRO;
 use crate::model::{Address, Height, MosaicDefinition, MosaicId, NamespaceId};
 use crate::state::{self, Exception, Lease, MosaicEntry};
-use crate::store::StoreError;
+use crate::store::Result;
 
 /// Names that cannot be rented, at any level.
 const RESERVED: [&str; 11] = ["nem", "user", "account", "org", "com", "biz", "net", "edu", "mil", "gov", "info"];
@@ -83,11 +83,7 @@ fn namespace_is_active(namespace: &NamespaceId, context: &ValidationContext<'_>)
 
 /// Returns whether a definition may replace another. With equal terms, the description must differ. Terms may change
 /// only while the creator owns the whole supply, and `transferable` may never change.
-fn may_be_redefined(
-    old: &MosaicEntry,
-    new: &MosaicDefinition,
-    context: &ValidationContext<'_>,
-) -> Result<bool, StoreError> {
+fn may_be_redefined(old: &MosaicEntry, new: &MosaicDefinition, context: &ValidationContext<'_>) -> Result<bool> {
     let MosaicEntry { definition, supply } = old;
     if definition.has_terms_of(new) {
         return Ok(definition.description != new.description);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::result::ValidationResult::*;
 use super::result::{Rejection, RuleResult, require};
-use super::{ValidationContext, may_sign_block};
+use super::{ValidationContext, is_in_future, may_sign_block};
 use crate::crypto::PublicKey;
 use crate::model::transaction::{Hashes, entity_version, wire_network};
 use crate::model::{Address, Block, BlockKind, Body, Hash256, Height, MosaicId, NamespaceId, Transaction};
@@ -22,7 +22,7 @@ pub fn may_not_harvest(key: &PublicKey) -> bool {
 
 /// B1: the time stamp is not in the future.
 pub fn is_not_in_future(block: &Block, context: &ValidationContext<'_>) -> RuleResult {
-    require(!context.is_in_future(block.timestamp), FailureTimestampTooFarInFuture)
+    require(!is_in_future(block.timestamp, context.now), FailureTimestampTooFarInFuture)
 }
 
 /// B2: no deadline of a transaction is before the block.

@@ -1,15 +1,17 @@
 //! Minimum fees of transactions, namespace rents and mosaic creation, under the three fee schedules.
 
+use ruint::aliases::U256;
+
 use super::TransactionContext;
 use super::result::ValidationResult::FailureInsufficientFee;
 use super::result::{Rejection, RuleResult, require};
 use crate::model::mosaic::MAX_QUANTITY;
 use crate::model::network::Forks;
-use crate::model::transaction::{AggregateModification, Transfer};
+use crate::model::transaction::Transfer;
 use crate::model::units::MICRO;
 use crate::model::{Amount, Body, Height, Mosaic, MosaicId, NamespaceId};
 use crate::state::{self, Exception, MosaicEntry};
-use crate::store::StoreError;
+use crate::store::Result;
 
 /// Maximum fee of a cosignature.
 const MAX_COSIGNATURE_FEE: Amount = Amount::whole(1000);
@@ -58,7 +60,7 @@ impl FeeSchedule {
     pub fn minimum_fee(
         self,
         body: &Body,
-        mosaic: impl Fn(&MosaicId) -> Result<Option<MosaicEntry>, StoreError>,
+        mosaic: impl Fn(&MosaicId) -> Result<Option<MosaicEntry>>,
     ) -> Result<Amount, Rejection> {
         let attached = |id: &MosaicId| {
             let unknown = || Exception::argument(format!("unable to find fee information for '{id}'"));
@@ -66,8 +68,11 @@ impl FeeSchedule {
         };
         let units = match (body, self) {
             (Body::Transfer(body), _) => transfer_fee(self, body, attached)?,
-            (Body::AggregateModification(body), FeeSchedule::First | FeeSchedule::Second) => modification_fee(body),
             (Body::AggregateModification(_), FeeSchedule::Third) => 10,
+            (Body::AggregateModification(body), _) => {
+                let change = if body.min_cosignatories_change.is_some() { 3 } else { 0 };
+                2 * (5 + 3 * body.modifications.len() as i64 + change)
+            }
             (_, FeeSchedule::Third) => 3,
             (Body::ImportanceTransfer(_) | Body::Multisig(_) | Body::Cosignature(_), _) => 6,
             (_, FeeSchedule::First) => 108,
@@ -91,11 +96,6 @@ pub fn fee_suffices(subject: &TransactionContext<'_>) -> RuleResult {
     require(transaction.fee >= minimum, FailureInsufficientFee)?;
     let is_cosignature = matches!(transaction.body, Body::Cosignature(_));
     require(!is_cosignature || transaction.fee <= MAX_COSIGNATURE_FEE, FailureInsufficientFee)
-}
-
-fn modification_fee(body: &AggregateModification) -> i64 {
-    let change = if body.min_cosignatories_change.is_some() { 3 } else { 0 };
-    2 * (5 + 3 * body.modifications.len() as i64 + change)
 }
 
 /// Returns the fee of a transfer, in fee units of the schedule.
@@ -155,15 +155,9 @@ fn currency_value(body: &Transfer, mosaic: &Mosaic, entry: &MosaicEntry) -> i64 
     multiply_and_divide(share, body.amount.0, divisor) as i64
 }
 
-/// Returns the low 64 bits of `a · b / divisor`, rounded down. The product may exceed 128 bits, so `b` is split in two
-/// halves of 32 bits. `divisor` is not 0 and below 2⁹⁵: at most 9·10¹⁵ smallest units times 10⁶ is below 2⁷⁴.
+/// Returns the low 64 bits of `a · b / divisor`, rounded down. The product may exceed 128 bits. `divisor` is not 0.
 fn multiply_and_divide(a: u128, b: u64, divisor: u128) -> u64 {
-    let (high, low) = (u128::from(b >> 32), u128::from(b & 0xffff_ffff));
-    let (whole, part) = (a / divisor, a % divisor);
-    let above = part * high;
-    let below = ((above % divisor) << 32) + part * low;
-    let quotient = ((above / divisor) << 32) + below / divisor;
-    (whole as u64).wrapping_mul(b).wrapping_add(quotient as u64)
+    (U256::from(a) * U256::from(b) / U256::from(divisor)).wrapping_to()
 }
 
 // NIS1 computes two curves of the formulas with an arc tangent and a logarithm in floating point. Each is a step function,

@@ -24,7 +24,7 @@ use crate::model::network::{ChainParameters, Forks};
 use crate::model::transaction::{Hashes, Transfer, wire_network};
 use crate::model::{Address, Block, Body, Height, Network, Timestamp, Transaction};
 use crate::state::{self, Account, BlockContext, Effect, RemoteStatus, effects};
-use crate::store::{Read, StoreError};
+use crate::store::{Read, Result};
 
 /// Purpose of a validation; decides which rules apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +74,8 @@ impl<'a> ValidationContext<'a> {
         self.height.0 == self.forks().treasury_reissuance
     }
 
-    /// Returns whether a time is in the future.
-    pub fn is_in_future(&self, time: Timestamp) -> bool {
-        is_in_future(time, self.now)
-    }
-
     /// Returns the account of an address; the default state if it is unknown.
-    pub fn account(&self, address: &Address) -> Result<Cow<'a, Account>, StoreError> {
+    pub fn account(&self, address: &Address) -> Result<Cow<'a, Account>> {
         match self.block.and_then(|block| block.loaded_account(address)) {
             Some(account) => Ok(Cow::Borrowed(account)),
             None => state::account(&self.state, address).map(Cow::Owned),
@@ -93,7 +88,7 @@ impl<'a> ValidationContext<'a> {
     }
 
     /// Returns the cosignatories of an account, by address; empty if it is no multisig account.
-    pub fn cosignatories(&self, account: &Address) -> Result<Vec<Address>, StoreError> {
+    pub fn cosignatories(&self, account: &Address) -> Result<Vec<Address>> {
         state::cosignatories(&self.state, account)
     }
 }
@@ -241,7 +236,7 @@ fn version_is_known(subject: &TransactionContext<'_>) -> RuleResult {
 
 /// T4: the time stamp is not in the future.
 fn is_not_in_future(subject: &TransactionContext<'_>) -> RuleResult {
-    require(!subject.context.is_in_future(subject.transaction.timestamp), FailureTimestampTooFarInFuture)
+    require(!is_in_future(subject.transaction.timestamp, subject.context.now), FailureTimestampTooFarInFuture)
 }
 
 /// T5: the nemesis account signs only in the nemesis block and in the block of the treasury re-issuance.
@@ -257,10 +252,8 @@ fn network_matches(subject: &TransactionContext<'_>) -> RuleResult {
 
 /// T10: the message is not too long.
 fn message_fits(body: &Transfer, subject: &TransactionContext<'_>) -> RuleResult {
-    require(
-        body.message_length() <= max_message_length(subject.context.forks(), subject.context.height),
-        FailureMessageTooLarge,
-    )
+    let max = max_message_length(subject.context.forks(), subject.context.height);
+    require(body.message_length() <= max, FailureMessageTooLarge)
 }
 
 /// Returns the maximum length of a message in bytes.

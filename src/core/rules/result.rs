@@ -109,8 +109,7 @@ impl ValidationResult {
 
     /// Returns the result with a number.
     pub fn from_code(code: i32) -> Option<ValidationResult> {
-        let place = Self::ALL.binary_search_by_key(&code, |result| result.code()).ok()?;
-        Self::ALL.get(place).copied()
+        Self::ALL.get(Self::ALL.binary_search_by_key(&code, |result| result.code()).ok()?).copied()
     }
 
     /// Explains the result in plain words.

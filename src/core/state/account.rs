@@ -6,7 +6,7 @@
 use super::account_ids;
 use super::account_tx_list::AccountTxList;
 use super::balance::VestedBalance;
-use super::bytes::{Stored, stored};
+use super::bytes::{Stored, stored, stored_as};
 use super::harvests::HarvestList;
 use super::importances::{AccountImportance, chunk_after, last_recalculation};
 use crate::codec::ByteReader;
@@ -198,22 +198,14 @@ impl Account {
     }
 }
 
-impl Stored for RemoteLink {
-    fn write(&self, out: &mut Vec<u8>) {
-        (self.role == LinkRole::Remote).write(out);
-        self.mode.write(out);
-        self.height.write(out);
-        self.linked_address.to_raw().write(out);
-    }
-
-    fn read(input: &mut ByteReader<'_>) -> Option<RemoteLink> {
-        Some(RemoteLink {
-            role: if bool::read(input)? { LinkRole::Remote } else { LinkRole::Owner },
-            mode: LinkMode::read(input)?,
-            height: Height::read(input)?,
-            linked_address: Address::from_raw(&input.array()?),
-        })
-    }
+stored_as! {
+    // Whether it is the remote account, mode, height, and the decoded address.
+    RemoteLink as ((bool, LinkMode), (Height, [u8; RAW_LENGTH])):
+        |link| ((link.role == LinkRole::Remote, link.mode), (link.height, link.linked_address.to_raw())),
+        |((is_remote, mode), (height, raw))| {
+            let role = if is_remote { LinkRole::Remote } else { LinkRole::Owner };
+            Some(RemoteLink { role, linked_address: Address::from_raw(&raw), height, mode })
+        };
 }
 
 /// Id of an account in this store.
@@ -333,10 +325,7 @@ pub fn public_key(state: &impl Read, address: &Address) -> Result<Option<PublicK
 #[cfg(any(test, feature = "testing"))]
 pub fn put_account(txn: &mut impl Write, address: &Address, account: &Account) -> Result<AccountId> {
     let mut totals = AccountTotals::of(txn)?;
-    let id = match AccountId::of(txn, address)? {
-        Some(id) => id,
-        None => totals.allocate_id(txn, address)?,
-    };
+    let id = AccountId::of(txn, address)?.map_or_else(|| totals.allocate_id(txn, address), Ok)?;
     totals.put(txn)?;
     if !account.has_key {
         txn.delete(Table::PublicKeys, &id.key())?;

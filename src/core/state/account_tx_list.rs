@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::account::{AccountId, account_at, cosignatories};
-use super::bytes::{Stored, stored};
+use super::bytes::{Stored, stored, stored_as};
 use crate::codec::{ByteReader, write_varint};
 use crate::model::transaction::TransactionKind;
 use crate::model::{Address, Block, Body, Height, NetworkByte, Transaction};
@@ -48,15 +48,10 @@ pub struct AccountTxList {
     pub last: TxLocation,
 }
 
-impl Stored for TxLocation {
-    fn write(&self, out: &mut Vec<u8>) {
-        (self.height.0 as u32, self.index).write(out);
-    }
-
-    fn read(input: &mut ByteReader<'_>) -> Option<TxLocation> {
-        let (height, index) = <(u32, u32)>::read(input)?;
-        Some(TxLocation { height: Height(height.into()), index })
-    }
+stored_as! {
+    TxLocation as (u32, u32):
+        |location| (location.height.0 as u32, location.index),
+        |(height, index)| Some(TxLocation { height: Height(height.into()), index });
 }
 
 stored!(AccountTxList { length, last });

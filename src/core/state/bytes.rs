@@ -3,6 +3,7 @@
 use super::expiry::ExpiryKind;
 use crate::codec::ByteReader;
 use crate::crypto::PublicKey;
+use crate::model::address::ADDRESS_LENGTH;
 use crate::model::mosaic::MAX_DIVISIBILITY;
 use crate::model::transaction::LinkMode;
 use crate::model::{Address, Height, Levy, LevyKind, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
@@ -26,8 +27,7 @@ pub trait Stored: Sized {
     /// written.
     fn from_stored(row: &[u8], what: &'static str) -> Result<Self> {
         let mut input = ByteReader(row);
-        let value = Self::read(&mut input).filter(|_| input.0.is_empty());
-        value.ok_or(StoreError::Damaged(what))
+        Self::read(&mut input).filter(|_| input.0.is_empty()).ok_or(StoreError::Damaged(what))
     }
 
     /// Decodes a row that consists of such values.
@@ -90,22 +90,45 @@ macro_rules! stored_integers {
 
 stored_integers!(u8, u32, u64, i32, i64, f64);
 
-/// Stores a value as the number that it has on the wire, in one byte.
-macro_rules! stored_codes {
-    ($($type:ty),+) => {
-        $(impl Stored for $type {
+/// Stores a value as another one: what it is stored as, and what it is read from, if that was ever written.
+macro_rules! stored_as {
+    ($($type:ty as $stored:ty: $to:expr, $from:expr;)+) => {
+        $(impl crate::state::bytes::Stored for $type {
             fn write(&self, out: &mut Vec<u8>) {
-                out.push(self.code() as u8);
+                let to: fn(&$type) -> $stored = $to;
+                to(self).write(out);
             }
 
-            fn read(input: &mut ByteReader<'_>) -> Option<Self> {
-                <$type>::from_code(u8::read(input)?.into())
+            fn read(input: &mut crate::codec::ByteReader<'_>) -> Option<Self> {
+                let from: fn($stored) -> Option<$type> = $from;
+                from(<$stored>::read(input)?)
             }
         })+
     };
 }
 
-stored_codes!(LevyKind, LinkMode, ExpiryKind);
+pub(super) use stored_as;
+
+stored_as! {
+    bool as u8: |value| (*value).into(), |byte| Some(byte != 0);
+    Address as [u8; ADDRESS_LENGTH]: |address| *address.as_bytes(), |text| Some(Address::from_stored(text));
+    NamespaceId as String: NamespaceId::to_string, |text| NamespaceId::parse(&text).ok();
+    MosaicId as String: MosaicId::to_string, |text| MosaicId::parse(&text).ok();
+    // Their numbers on the wire.
+    LevyKind as u8: |kind| kind.code() as u8, |code| LevyKind::from_code(code.into());
+    LinkMode as u8: |mode| mode.code() as u8, |code| LinkMode::from_code(code.into());
+    ExpiryKind as u8: |kind| kind.code() as u8, |code| ExpiryKind::from_code(code.into());
+    MosaicProperties as ((u8, u64), (bool, bool)):
+        |properties| {
+            let MosaicProperties { divisibility, initial_supply, supply_mutable, transferable } = *properties;
+            ((divisibility, initial_supply), (supply_mutable, transferable))
+        },
+        |((divisibility, initial_supply), (supply_mutable, transferable))| {
+            let properties = MosaicProperties { divisibility, initial_supply, supply_mutable, transferable };
+            (divisibility <= MAX_DIVISIBILITY).then_some(properties)
+        };
+}
+
 stored!(Height { 0 });
 stored!(PublicKey { 0 });
 stored!(Levy { kind, recipient, mosaic, fee });
@@ -145,26 +168,6 @@ impl<A: Stored, B: Stored> Stored for (A, B) {
     }
 }
 
-impl Stored for bool {
-    fn write(&self, out: &mut Vec<u8>) {
-        out.push((*self).into());
-    }
-
-    fn read(input: &mut ByteReader<'_>) -> Option<Self> {
-        Some(u8::read(input)? != 0)
-    }
-}
-
-impl Stored for Address {
-    fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.as_bytes());
-    }
-
-    fn read(input: &mut ByteReader<'_>) -> Option<Self> {
-        input.array().map(Address::from_stored)
-    }
-}
-
 impl Stored for String {
     fn write(&self, out: &mut Vec<u8>) {
         (self.len() as u32).write(out);
@@ -173,34 +176,5 @@ impl Stored for String {
 
     fn read(input: &mut ByteReader<'_>) -> Option<Self> {
         std::str::from_utf8(input.sized()?).ok().map(str::to_owned)
-    }
-}
-
-/// Stores a value as its text.
-macro_rules! stored_texts {
-    ($($type:ty),+) => {
-        $(impl Stored for $type {
-            fn write(&self, out: &mut Vec<u8>) {
-                self.to_string().write(out);
-            }
-
-            fn read(input: &mut ByteReader<'_>) -> Option<Self> {
-                <$type>::parse(&String::read(input)?).ok()
-            }
-        })+
-    };
-}
-
-stored_texts!(NamespaceId, MosaicId);
-
-impl Stored for MosaicProperties {
-    fn write(&self, out: &mut Vec<u8>) {
-        ((self.divisibility, self.initial_supply), (self.supply_mutable, self.transferable)).write(out);
-    }
-
-    fn read(input: &mut ByteReader<'_>) -> Option<Self> {
-        let ((divisibility, initial_supply), (supply_mutable, transferable)) = Stored::read(input)?;
-        let properties = MosaicProperties { divisibility, initial_supply, supply_mutable, transferable };
-        (divisibility <= MAX_DIVISIBILITY).then_some(properties)
     }
 }

@@ -62,7 +62,11 @@ pub fn dump(state: &impl Read, network: &Network, block: &StoredHeader, out: &mu
     out.write_all(head.to_string().trim_end_matches('}').as_bytes())?;
     out.write_all(b",\"accounts\":[")?;
     dump.write_accounts(out)?;
-    let rest = dump.remaining_fields().map_err(io::Error::other)?;
+    let rest = || -> Result<Value> {
+        let (namespaces, hashes, log) = (dump.namespaces()?, dump.hashes()?, dump.log()?);
+        Ok(json!({ "namespaces": namespaces, "transactionHashes": hashes, "expiredMosaicLog": log }))
+    };
+    let rest = rest().map_err(io::Error::other)?;
     writeln!(out, "],{}", rest.to_string().trim_start_matches('{'))
 }
 
@@ -74,14 +78,6 @@ struct Dump<'a, R> {
 }
 
 impl<R: Read> Dump<'_, R> {
-    fn remaining_fields(&self) -> Result<Value> {
-        Ok(json!({
-            "namespaces": self.namespaces()?,
-            "transactionHashes": self.hashes()?,
-            "expiredMosaicLog": self.log()?,
-        }))
-    }
-
     fn sum_of_balances(&self) -> Result<u64> {
         let mut sum = 0u64;
         for entry in self.state.entries(Table::Accounts, &[])? {

@@ -6,8 +6,7 @@
 
 use super::account::AccountId;
 use super::balance::VestedBalance;
-use super::bytes::{Stored, all_to_stored, stored};
-use crate::codec::ByteReader;
+use super::bytes::{Stored, all_to_stored, stored, stored_as};
 use crate::model::{Address, Height};
 use crate::store::{Read, Result, StoreError, Table, Write as _, WriteTxn, block_key};
 
@@ -50,17 +49,13 @@ fn chunk_key(height: Height, last: AccountId) -> Vec<u8> {
     [block_key(height).as_slice(), &last.key()].concat()
 }
 
-impl Stored for AccountImportance {
-    fn write(&self, out: &mut Vec<u8>) {
-        self.account.key().write(out);
-        ((self.height.0 as u32), (self.importance, self.page_rank)).write(out);
-    }
-
-    fn read(input: &mut ByteReader<'_>) -> Option<AccountImportance> {
-        let account = AccountId(u32::from_be_bytes(input.array()?));
-        let (height, (importance, page_rank)) = <(u32, (f64, f64))>::read(input)?;
-        Some(AccountImportance { account, height: Height(height.into()), importance, page_rank })
-    }
+stored_as! {
+    AccountImportance as ([u8; 4], (u32, (f64, f64))):
+        |one| (one.account.key(), (one.height.0 as u32, (one.importance, one.page_rank))),
+        |(id, (height, (importance, page_rank)))| {
+            let (account, height) = (AccountId(u32::from_be_bytes(id)), Height(height.into()));
+            Some(AccountImportance { account, height, importance, page_rank })
+        };
 }
 
 /// Returns the last recalculation; `None` before the nemesis block.

@@ -18,40 +18,17 @@ mod mosaics;
 mod namespaces;
 pub mod registry;
 
-#[cfg(any(test, feature = "testing"))]
-pub use account::put_account;
-pub use account::{
-    Account, AccountId, AccountTotals, LinkPhase, LinkRole, RemoteLink, RemoteStatus, account, account_at,
-    account_with_id, cosignatories, cosignatory_of, cosignatory_of_after, for_each_account_after, is_cosignatory,
-    is_cosignatory_of, is_multisig, public_key,
-};
-pub use account_tx_list::{
-    AccountTxCursor, AccountTxList, Direction, TxLocation, affected_in_block, assign_ids, transaction_id,
-};
-pub use balance::{
-    AccountHistory, HistoryEntry, HistoryRange, MAX_BALANCE, VestedBalance, clear_history, history_from, history_height,
-};
-pub use dump::{digest, dump};
-pub use expiry::{ExpiredCursor, ExpiredMosaic, ExpiredRow, Expiry, ExpiryKind, Pruning};
-pub use harvests::{HarvestList, for_each_harvest_before};
-pub use hashes::{
-    HashCompaction, HashEntry, HashEpoch, HashVerifier, TOTALS_KEY as HASH_TOTALS_KEY, copy_epoch_size, find_hash,
-    find_remembered_hash, hash_epoch, insert_hashes, remembered_from, set_epoch_size,
-};
-pub use importances::{
-    AccountImportance, ImportanceListWriter, Outlink, RecalculationRecord, chunk_after, current_importance,
-    deletable_below, delete_lists_above, delete_lists_below, for_each_importance, importance, importance_at,
-    importance_in, last_recalculation,
-};
-pub use ledger::{BlockContext, Effect, Ledger, effects};
-pub use mosaics::{
-    DefinitionVersion, MosaicEntry, for_each_holder_after, for_each_holding_after, holdings, holds_mosaic, mosaic,
-    mosaic_balance, mosaic_definition, owned_mosaic,
-};
-pub use namespaces::{
-    Lease, OwnershipPeriod, is_in_lease, is_namespace_active, leases, namespace_owner, owns_namespace,
-    subnamespaces_after,
-};
+pub use account::*;
+pub use account_tx_list::*;
+pub use balance::*;
+pub use dump::*;
+pub use expiry::*;
+pub use harvests::*;
+pub use hashes::{TOTALS_KEY as HASH_TOTALS_KEY, *};
+pub use importances::*;
+pub use ledger::*;
+pub use mosaics::*;
+pub use namespaces::*;
 
 use crate::store::StoreError;
 

@@ -276,8 +276,7 @@ pub fn prune_oldest(txn: &mut impl Write, cut: Height) -> Result<bool> {
 }
 
 fn root_of_key(key: &[u8]) -> Result<&str> {
-    let root = key.get(8..).and_then(|root| std::str::from_utf8(root).ok());
-    root.ok_or(StoreError::Damaged("a lease's key"))
+    key.get(8..).and_then(|root| std::str::from_utf8(root).ok()).ok_or(StoreError::Damaged("a lease's key"))
 }
 
 #[cfg(test)]

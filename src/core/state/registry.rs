@@ -241,9 +241,7 @@ pub fn record(
             let provision = Provision { height, owner: transaction.signer_address(network), name };
             return Ok(Some(record_provision(txn, &provision, row)?));
         }
-        Body::MosaicDefinitionCreation(body) => {
-            record_definition(txn, &body.definition, row, height, network)?;
-        }
+        Body::MosaicDefinitionCreation(body) => record_definition(txn, &body.definition, row, height, network)?,
         Body::MosaicSupplyChange(body) => record_supply_change(txn, body, location)?,
         _ => {}
     }
@@ -328,11 +326,8 @@ impl ListingUpdate {
             return Ok(true);
         }
         let after = if self.name.contains('.') { self.name.as_str() } else { "" };
-        let next = match &self.lease {
-            Some(lease) => namespaces::subnamespaces_after(txn, lease, after, 1)?.pop(),
-            None => None,
-        };
-        let Some(next) = next else { return Ok(false) };
+        let Some(lease) = &self.lease else { return Ok(false) };
+        let Some(next) = namespaces::subnamespaces_after(txn, lease, after, 1)?.pop() else { return Ok(false) };
         (self.name, self.before) = (next, u64::MAX);
         Ok(true)
     }

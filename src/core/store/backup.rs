@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use super::error::{StoreError, in_folder};
+use super::error::{Result, StoreError, in_folder};
 use super::files::{self, DATA_FILE, DiskSpace, FileFault, LOCK_TABLE_FILE};
 use super::open::{AccessMode, Options, Store, is_unlocked};
 use super::read::check_stop;
@@ -38,7 +38,7 @@ impl<'a> StoreBackup<'a> {
     /// Starts a copy in a folder, which is created if necessary. It may hold only an earlier copy, which stays until
     /// the new one replaces it, and the remains of an interrupted attempt, which are removed. `size` is the size of the
     /// source on its disk in bytes.
-    pub fn begin(source: &'a Store, size: u64, folder: &'a Path) -> Result<StoreBackup<'a>, StoreError> {
+    pub fn begin(source: &'a Store, size: u64, folder: &'a Path) -> Result<StoreBackup<'a>> {
         create_folder(folder).map_err(in_folder(folder))?;
         let others = foreign_entries(folder).map_err(in_folder(folder))?;
         // A check of the earlier copy does not read the new one.
@@ -58,7 +58,7 @@ impl<'a> StoreBackup<'a> {
 
     /// Copies all pages and synchronises them to the disk. Reports the bytes copied so far after each chunk. Returns the
     /// bytes of the copy.
-    pub fn write(&self, report: &mut dyn FnMut(u64)) -> Result<u64, StoreError> {
+    pub fn write(&self, report: &mut dyn FnMut(u64)) -> Result<u64> {
         let path = self.source.folder.join(DATA_FILE);
         let unreadable = |error| StoreError::DataFile(path.clone(), FileFault::Io(error));
         let failed = |error| self.failed(error);
@@ -93,14 +93,14 @@ impl<'a> StoreBackup<'a> {
     }
 
     /// Opens the complete copy to read it. It stops when the source does.
-    pub fn open(&self, options: Options) -> Result<Store, StoreError> {
+    pub fn open(&self, options: Options) -> Result<Store> {
         let (mut copy, _) = Store::open_existing(self.work.path(), AccessMode::Shared, options)?;
         copy.stop.clone_from(&self.source.stop);
         Ok(copy)
     }
 
     /// Moves the copy to its folder, atomically: the folder holds the earlier copy, or no store, and then this one.
-    pub fn install(self) -> Result<(), StoreError> {
+    pub fn install(self) -> Result<()> {
         let folder = self.folder;
         let put = || {
             // LMDB's lock table of the earlier copy would not fit this one.
@@ -111,7 +111,7 @@ impl<'a> StoreBackup<'a> {
     }
 
     /// Waits until the copy is on the disk.
-    fn sync(&self, copy: &File) -> Result<(), StoreError> {
+    fn sync(&self, copy: &File) -> Result<()> {
         copy.sync_all().map_err(|error| self.failed(error))
     }
 

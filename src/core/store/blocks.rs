@@ -10,7 +10,7 @@
 //! one block would leave half a page empty.
 
 use super::checksums::checksum;
-use super::{Entry, Read, StoreError, Table, Write};
+use super::{Entry, Read, Result, StoreError, Table, Write};
 use crate::codec::block::{COUNT_BYTES, EncodedTransactions, HEAD_BYTES};
 use crate::codec::transaction::stored_transaction_hash;
 use crate::codec::{ByteReader, Context, SigningForm, write_varint};
@@ -18,7 +18,7 @@ use crate::crypto::{PublicKey, Signature};
 use crate::model::{Address, Amount, Block, BlockKind, Hash256, Height, Timestamp, Transaction};
 
 /// The header of a stored block: data on the block in addition to the block itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredHeader {
     /// Height of the block.
     pub height: Height,
@@ -79,7 +79,8 @@ impl StoredHeader {
         write_varint(&mut out, self.total_fee.0);
         write_varint(&mut out, self.ids.0);
         write_varint(&mut out, self.ids.1 - self.ids.0);
-        write_varint(&mut out, nis1_transaction_count(block));
+        let nis1_transactions = block.transactions.iter().map(|transaction| transaction.self_and_children().count());
+        write_varint(&mut out, nis1_transactions.sum::<usize>() as u64);
         write_varint(&mut out, starts.len() as u64);
         // Differences of the heights; 0 if there was no harvest.
         let [of_signer, of_beneficiary] = self.previous_harvests.map(|height| match height {
@@ -128,7 +129,7 @@ pub struct BlockRow<'a> {
 
 impl<'a> BlockRow<'a> {
     /// Opens the block at a height from its bytes.
-    pub(super) fn open(height: Height, bytes: &'a [u8]) -> Result<BlockRow<'a>, StoreError> {
+    pub(super) fn open(height: Height, bytes: &'a [u8]) -> Result<BlockRow<'a>> {
         BlockRow::parse(height, bytes).ok_or_else(|| corrupt(height))
     }
 
@@ -206,26 +207,25 @@ impl<'a> BlockRow<'a> {
     }
 
     /// Returns the transaction with an index; `None` if there is none.
-    pub fn transaction(&self, index: usize) -> Result<Option<StoredTransaction<'a>>, StoreError> {
+    pub fn transaction(&self, index: usize) -> Result<Option<StoredTransaction<'a>>> {
         let Some(entry) = self.entries.get(index) else { return Ok(None) };
         let [_, _, _, _, sum @ ..] = *entry;
         let bytes = self.transactions.get(self.start(index)..self.start(index + 1));
-        let key = block_key(self.header.height);
+        let height = self.header.height;
+        let key = block_key(height);
         let bytes = bytes.filter(|bytes| checksum(Table::Blocks, &key, &[bytes]) == u32::from_le_bytes(sum));
-        match bytes.and_then(|bytes| bytes.split_first_chunk::<4>()) {
-            Some((_, bytes)) => Ok(Some(StoredTransaction { bytes })),
-            None => Err(corrupt(self.header.height)),
-        }
+        let (_, bytes) = bytes.and_then(|bytes| bytes.split_first_chunk::<4>()).ok_or_else(|| corrupt(height))?;
+        Ok(Some(StoredTransaction { bytes }))
     }
 
     /// Returns the transactions.
-    pub fn transactions(self) -> impl Iterator<Item = Result<StoredTransaction<'a>, StoreError>> {
+    pub fn transactions(self) -> impl Iterator<Item = Result<StoredTransaction<'a>>> {
         (0..self.count()).filter_map(move |index| self.transaction(index).transpose())
     }
 
     /// Appends the block in its verifiable binary form, after verifying all its transactions; `parent` is the hash of the
     /// block before it.
-    pub(super) fn append_bytes(&self, parent: Hash256, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    pub(super) fn append_bytes(&self, parent: Hash256, out: &mut Vec<u8>) -> Result<()> {
         self.transactions().try_for_each(|transaction| transaction.map(drop))?;
         self.block_head(parent).append_bytes((self.count(), self.transactions), out);
         Ok(())
@@ -244,10 +244,6 @@ fn read_score(bytes: [u8; SCORE_BYTES]) -> i128 {
     i128::from_le_bytes(wide)
 }
 
-fn nis1_transaction_count(block: &Block) -> u64 {
-    block.transactions.iter().map(|transaction| 1 + transaction.children().count() as u64).sum()
-}
-
 /// A transaction of a stored block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredTransaction<'a> {
@@ -257,7 +253,7 @@ pub struct StoredTransaction<'a> {
 
 impl StoredTransaction<'_> {
     /// Decodes the transaction.
-    pub fn read(&self) -> Result<Transaction, StoreError> {
+    pub fn read(&self) -> Result<Transaction> {
         // Not `map_err`, which would copy the long transaction once more.
         match Transaction::from_bytes(self.bytes, SigningForm::Verifiable, Context::trusted_store()) {
             Ok(transaction) => Ok(transaction),
@@ -281,7 +277,7 @@ pub fn block_key(height: Height) -> [u8; 8] {
 }
 
 /// Returns the bytes of the block at a height from a row with its key; `None` if the block is not in that row.
-pub(super) fn block_in<'a>(key: &[u8], row: &'a [u8], height: Height) -> Result<Option<&'a [u8]>, StoreError> {
+pub(super) fn block_in<'a>(key: &[u8], row: &'a [u8], height: Height) -> Result<Option<&'a [u8]>> {
     let Some(back) = last_of(key)?.0.checked_sub(height.0) else { return Ok(None) };
     let (rest, more) = row.split_last_chunk::<MORE_BYTES>().ok_or_else(|| corrupt(height))?;
     let more = usize::from(u16::from_le_bytes(*more));
@@ -297,20 +293,20 @@ pub(super) fn block_in<'a>(key: &[u8], row: &'a [u8], height: Height) -> Result<
 }
 
 /// Returns the height of the last block of a row.
-fn last_of(key: &[u8]) -> Result<Height, StoreError> {
+fn last_of(key: &[u8]) -> Result<Height> {
     let height = key.try_into().map_err(|_| StoreError::Damaged("a block's key"))?;
     Ok(Height(u64::from_be_bytes(height)))
 }
 
 /// Returns the block at a height as it is stored.
-pub fn block_row(state: &(impl Read + ?Sized), height: Height) -> Result<Option<BlockRow<'_>>, StoreError> {
+pub fn block_row(state: &(impl Read + ?Sized), height: Height) -> Result<Option<BlockRow<'_>>> {
     state.block_bytes(height)?.map(|bytes| BlockRow::open(height, bytes)).transpose()
 }
 
 /// Returns the key of the first of the rows that end with the block at `last` and are still to be packed, and the bytes of
 /// these rows. What was there at the last attempt, `PACK_EVERY` heights ago, was packed but for a few short blocks at its
 /// end. So a long row of that time ends the walk, which is short however many such rows there are.
-fn unpacked_rows(state: &impl Read, last: Height) -> Result<(Option<Vec<u8>>, usize), StoreError> {
+fn unpacked_rows(state: &impl Read, last: Height) -> Result<(Option<Vec<u8>>, usize)> {
     let (mut cursor, mut first, mut bytes) = (state.cursor(Table::Blocks)?, None, 0);
     let seen = block_key(Height(last.0.saturating_sub(PACK_EVERY)));
     let is_unpacked = |(key, value): &Entry<'_>| {
@@ -326,7 +322,7 @@ fn unpacked_rows(state: &impl Read, last: Height) -> Result<(Option<Vec<u8>>, us
 
 /// Packs blocks up to `last`, which no rollback reaches, once there are enough of them. Rows become at least
 /// `PACKED_BYTES` long and less than twice as long, unless a block is longer.
-pub fn pack_blocks(txn: &mut impl Write, last: Height) -> Result<(), StoreError> {
+pub fn pack_blocks(txn: &mut impl Write, last: Height) -> Result<()> {
     if !last.0.is_multiple_of(PACK_EVERY) {
         return Ok(());
     }
@@ -362,12 +358,12 @@ pub fn pack_blocks(txn: &mut impl Write, last: Height) -> Result<(), StoreError>
 }
 
 /// Returns the header of the block at a height.
-pub fn stored_header(state: &impl Read, height: Height) -> Result<Option<StoredHeader>, StoreError> {
+pub fn stored_header(state: &impl Read, height: Height) -> Result<Option<StoredHeader>> {
     Ok(block_row(state, height)?.map(|row| row.header))
 }
 
 /// Returns the hash of the parent of the block at a height; that of the nemesis block is zero.
-pub fn parent_hash(state: &impl Read, height: Height) -> Result<Hash256, StoreError> {
+pub fn parent_hash(state: &impl Read, height: Height) -> Result<Hash256> {
     if height <= Height::NEMESIS {
         return Ok(Hash256::default());
     }
@@ -376,7 +372,7 @@ pub fn parent_hash(state: &impl Read, height: Height) -> Result<Hash256, StoreEr
 }
 
 /// Replaces `out` by the verifiable binary form of the block at a height. Returns whether there is one.
-pub fn read_block_bytes(state: &impl Read, height: Height, out: &mut Vec<u8>) -> Result<bool, StoreError> {
+pub fn read_block_bytes(state: &impl Read, height: Height, out: &mut Vec<u8>) -> Result<bool> {
     out.clear();
     let Some(row) = block_row(state, height)? else { return Ok(false) };
     row.append_bytes(parent_hash(state, height)?, out)?;
@@ -384,7 +380,7 @@ pub fn read_block_bytes(state: &impl Read, height: Height, out: &mut Vec<u8>) ->
 }
 
 /// Returns header and block at a height.
-pub fn stored_block(state: &impl Read, height: Height) -> Result<Option<(StoredHeader, Block)>, StoreError> {
+pub fn stored_block(state: &impl Read, height: Height) -> Result<Option<(StoredHeader, Block)>> {
     let Some(row) = block_row(state, height)? else { return Ok(None) };
     let mut block = row.block_head(parent_hash(state, height)?);
     block.transactions.reserve_exact(row.count());
@@ -395,7 +391,7 @@ pub fn stored_block(state: &impl Read, height: Height) -> Result<Option<(StoredH
 }
 
 /// Returns the header of the last block; `None` if there is none.
-pub fn tip(state: &impl Read) -> Result<Option<StoredHeader>, StoreError> {
+pub fn tip(state: &impl Read) -> Result<Option<StoredHeader>> {
     let Some((key, row)) = state.cursor(Table::Blocks)?.last()? else { return Ok(None) };
     let last = last_of(key)?;
     let bytes = block_in(key, row, last)?.ok_or_else(|| corrupt(last))?;

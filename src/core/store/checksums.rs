@@ -26,7 +26,8 @@ use std::ops::Bound;
 use lmdb::{Cursor as _, RoCursor};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::error::StoreError;
+use super::error::{Result, StoreError};
+use super::read::Entry;
 use super::tables::Table;
 
 // Numbers of LMDB's cursor operations.
@@ -45,11 +46,20 @@ pub const MAX_RANGE_BYTES: u64 = 64 << 10;
 const MAX_BOUNDARY: usize = 500;
 
 /// Returns the result of a lookup; `None` if nothing was found.
-pub fn found<T>(result: Result<T, lmdb::Error>) -> Result<Option<T>, StoreError> {
+pub fn found<T>(result: Result<T, lmdb::Error>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(lmdb::Error::NotFound) => Ok(None),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns key and stored row to which an operation moves a cursor, if there are any.
+pub fn raw_entry<'a>(cursor: &RoCursor<'a>, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>> {
+    match found(cursor.get(key, None, operation))? {
+        Some((Some(key), row)) => Ok(Some((key, row))),
+        Some((None, _)) => Err(StoreError::Damaged("an entry without a key")),
+        None => Ok(None),
     }
 }
 
@@ -72,7 +82,7 @@ pub fn append_checksum(table: Table, key: &[u8], value: &[u8], place: &mut [u8])
 }
 
 /// Returns the value of a row, after comparing it with its checksum if it `is_checked`.
-pub fn row_value<'a>(table: Table, key: &[u8], row: &'a [u8], is_checked: bool) -> Result<&'a [u8], StoreError> {
+pub fn row_value<'a>(table: Table, key: &[u8], row: &'a [u8], is_checked: bool) -> Result<&'a [u8]> {
     let parts = row.len().checked_sub(checksum_bytes(table)).map(|length| row.split_at(length));
     let is_valid = |(value, after): &(&[u8], &[u8])| {
         !is_checked || table == Table::Meta || *after == checksum(table, key, &[value]).to_le_bytes()
@@ -118,14 +128,11 @@ impl RangeSum {
     }
 
     /// Returns the value of a row of [`Table::Checksums`].
-    pub fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.bytes.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.hash.to_le_bytes());
-        bytes
+    pub fn to_bytes(self) -> [[u8; 8]; 2] {
+        [self.bytes, self.hash].map(u64::to_le_bytes)
     }
 
-    pub fn from_bytes(value: &[u8]) -> Result<RangeSum, StoreError> {
+    pub fn from_bytes(value: &[u8]) -> Result<RangeSum> {
         match value.as_chunks() {
             ([bytes, hash], []) => Ok(RangeSum { bytes: u64::from_le_bytes(*bytes), hash: u64::from_le_bytes(*hash) }),
             _ => Err(StoreError::Damaged("the checksum of a range")),
@@ -160,7 +167,7 @@ pub fn range_start(table: Table, checksum_key: &[u8]) -> Option<Vec<u8>> {
 
 /// Compares the rows of a range with its checksum, and looks up each of them: if the path to a row is damaged, a scan
 /// still finds it, but a lookup does not.
-pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -> Result<(), StoreError> {
+pub fn verify([rows, search]: [&RoCursor<'_>; 2], table: Table, range: &Range) -> Result<()> {
     let (mut sum, mut before, mut is_right) = (RangeSum::default(), None, true);
     for_each_row(rows, range, |key, row| {
         row_value(table, key, row, true)?;
@@ -203,20 +210,17 @@ pub fn split_range(rows: &RoCursor<'_>, table: Table, range: &Range) -> Result<O
 fn for_each_row<'a>(
     rows: &RoCursor<'a>,
     range: &Range,
-    mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool, StoreError>,
-) -> Result<(), StoreError> {
+    mut visit: impl FnMut(&'a [u8], &'a [u8]) -> Result<bool>,
+) -> Result<()> {
     let first = if range.first.is_empty() { &[0] } else { range.first.as_slice() };
-    let mut found = rows.get(Some(first), None, SET_RANGE);
-    loop {
-        match found {
-            Ok((Some(key), _)) if range.end.as_deref().is_some_and(|end| key >= end) => return Ok(()),
-            Ok((Some(key), row)) if visit(key, row)? => {}
-            Ok((Some(_), _)) | Err(lmdb::Error::NotFound) => return Ok(()),
-            Ok((None, _)) => return Err(StoreError::Damaged("an entry without a key")),
-            Err(error) => return Err(error.into()),
-        }
-        found = rows.get(None, None, NEXT);
+    let mut found = raw_entry(rows, Some(first), SET_RANGE)?;
+    while let Some((key, row)) = found
+        && range.end.as_deref().is_none_or(|end| key < end)
+        && visit(key, row)?
+    {
+        found = raw_entry(rows, None, NEXT)?;
     }
+    Ok(())
 }
 
 /// Start and end of each verified interval of keys; `None` is the end of the table.
@@ -329,8 +333,7 @@ impl ChangedRanges {
     pub fn get_mut(&mut self, table: Table, key: &[u8]) -> Option<(&mut RangeSum, bool)> {
         let ranges = &mut self.tables[table as usize];
         let (_, (end, sum)) = ranges.range_mut::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
-        let is_inside = end.as_deref().is_none_or(|end| key < end);
-        is_inside.then_some((sum, end.is_none()))
+        end.as_deref().is_none_or(|end| key < end).then_some((sum, end.is_none()))
     }
 
     pub fn set(&mut self, table: Table, range: Range) {

@@ -49,7 +49,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use sha3::{Digest, Sha3_256};
 
-use super::error::{StoreError, in_folder};
+use super::error::{Result, StoreError, in_folder};
 use super::files::{self, DATA_FILE, FileFault, META_BYTES, MetaPage, sync_folder};
 use crate::codec::ByteReader;
 use crate::files::{Access, if_present, open_own};
@@ -189,7 +189,7 @@ fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecor
 
 /// Fails if the data file is in the recorded state, but its root pages are not the recorded ones: they are damaged, or
 /// of an earlier commit.
-fn verify_roots(folder: &Path) -> Result<(), StoreError> {
+fn verify_roots(folder: &Path) -> Result<()> {
     let path = folder.join(DATA_FILE);
     let is_damaged = || -> io::Result<bool> {
         let (Some(record), data) = (MetaRecord::read(folder)?, open_own(&path, Access::Read)?) else {
@@ -208,7 +208,7 @@ fn verify_roots(folder: &Path) -> Result<(), StoreError> {
 
 /// Recovers the durable state of a store: a later commit may not be on the disk, whatever the page cache has. For exclusive
 /// access, before LMDB opens the store.
-pub fn recover_to_durable(folder: &Path) -> Result<(), StoreError> {
+pub fn recover_to_durable(folder: &Path) -> Result<()> {
     let put_back = || -> io::Result<()> {
         let Some(record) = record_to_recover(folder, BootId::UNKNOWN)? else { return Ok(()) };
         log::warn!(
@@ -222,7 +222,7 @@ pub fn recover_to_durable(folder: &Path) -> Result<(), StoreError> {
 }
 
 /// Fails if a store must be recovered. For read-only access.
-pub fn reject_unrecovered(folder: &Path, boot: BootId) -> Result<(), StoreError> {
+pub fn reject_unrecovered(folder: &Path, boot: BootId) -> Result<()> {
     match record_to_recover(folder, boot) {
         Ok(None) => verify_roots(folder),
         Ok(Some(_)) => Err(StoreError::RecoveryNeeded),
@@ -311,7 +311,7 @@ impl Durability {
     }
 
     /// Creates it for a store that LMDB has opened and this process may change.
-    pub(super) fn new(folder: &Path, boot: BootId) -> Result<Durability, StoreError> {
+    pub(super) fn new(folder: &Path, boot: BootId) -> Result<Durability> {
         let open = || Ok((open_own(&folder.join(DATA_FILE), Access::Change)?, MetaRecord::read(folder)?));
         let (data, record) = open().map_err(in_folder(folder))?;
         let mut durability = Durability::none(folder);
@@ -349,7 +349,7 @@ impl Durability {
     }
 
     /// Ensures, before a transaction begins, that there is a record of this run of the system.
-    pub(super) fn ensure_record(&self) -> Result<(), StoreError> {
+    pub(super) fn ensure_record(&self) -> Result<()> {
         let is_needed = matches!(*self.state.borrow(), State::Opened | State::Failed(_));
         if is_needed { self.sync_and_record() } else { Ok(()) }
     }
@@ -386,15 +386,12 @@ impl Durability {
     }
 
     /// Waits until all commits are durable, also those of the process that had the store open before.
-    pub fn sync(&self) -> Result<(), StoreError> {
-        if matches!(*self.state.borrow(), State::Durable) {
-            return Ok(());
-        }
-        self.timed(|| self.sync_and_record())
+    pub fn sync(&self) -> Result<()> {
+        if matches!(*self.state.borrow(), State::Durable) { Ok(()) } else { self.timed(|| self.sync_and_record()) }
     }
 
     /// Waits until the last commit is on the disk, and records it.
-    pub(super) fn sync_and_record(&self) -> Result<(), StoreError> {
+    pub(super) fn sync_and_record(&self) -> Result<()> {
         let is_first = match *self.state.borrow() {
             State::Durable => return Ok(()),
             State::Failed(error) => return Err(self.sync_failed(error)),
@@ -420,14 +417,14 @@ impl Durability {
 
     /// Makes all commits durable. Returns whether they are. With a helper process it returns `false` at first: the
     /// caller must call it again once [`Durability::waits_for_disk`] returns `false`, and must not commit before.
-    pub fn poll_sync(&self) -> Result<bool, StoreError> {
+    pub fn poll_sync(&self) -> Result<bool> {
         let is_durable = self.begin_sync()?;
         self.is_awaited.set(!is_durable);
         Ok(is_durable)
     }
 
     /// Like [`Durability::poll_sync`] for a caller that goes on meanwhile, and polls before its next commit.
-    pub fn begin_sync(&self) -> Result<bool, StoreError> {
+    pub fn begin_sync(&self) -> Result<bool> {
         self.is_awaited.set(false);
         if let Some(failure) = self.failure.take().or_else(|| self.failure()) {
             return Err(failure);

@@ -18,16 +18,11 @@ mod work_folder;
 mod write;
 
 pub use backup::{StoreBackup, is_backup_running, remove_backup};
-pub use blocks::{
-    BlockRow, StoredHeader, StoredTransaction, block_key, block_row, pack_blocks, parent_hash, read_block_bytes,
-    stored_block, stored_header, tip,
-};
+pub use blocks::*;
 pub use durability::{BootId, Durability, SyncFile, recover_to_durable, reject_unrecovered};
 pub use error::{Result, StoreError};
 pub use files::{DiskSpace, FileFault, check_data_file, exists, free_bytes, size};
-#[cfg(any(test, feature = "testing"))]
-pub use open::test_store;
-pub use open::{AccessMode, ChainIdentity, Options, Store, StoreMetrics, is_unlocked, older_schema, stored_network};
+pub use open::*;
 pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition, next_key};
 pub use rebuild::{StoreRebuild, is_rebuild_pending};
 pub use tables::{EARLIER_SCHEMAS, SCHEMA, Table};

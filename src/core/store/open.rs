@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::checksums::{VerifiedRanges, found, verify};
 use super::durability::{self, BootId, Durability};
-use super::error::{StoreError, in_folder};
+use super::error::{Result, StoreError, in_folder};
 use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
 use super::read::{TableCursor, stored_range};
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
@@ -125,21 +125,21 @@ pub fn test_store() -> (Store, tempfile::TempDir) {
 
 /// Returns the schema of the store in a folder, if it is an older one from which a new store can be built. Fails as
 /// opening for exclusive access does.
-pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>, StoreError> {
+pub fn older_schema(folder: &Path, options: Options) -> Result<Option<String>> {
     let _lock = FolderLock::of_existing(folder)?;
     let (_, schema, _) = open_unlocked(folder, options)?;
     Ok(Some(schema).filter(|schema| EARLIER_SCHEMAS.contains(&schema.as_str())))
 }
 
 /// Returns the text that describes the network of the store in a folder, whatever its schema.
-pub fn stored_network(folder: &Path, options: Options) -> Result<String, StoreError> {
+pub fn stored_network(folder: &Path, options: Options) -> Result<String> {
     check_existing(folder)?;
     let (_, _, network) = open_unlocked(folder, options)?;
     Ok(network)
 }
 
 /// Opens a store that nobody changes. Returns its schema and network.
-fn open_unlocked(folder: &Path, options: Options) -> Result<(Environment, String, String), StoreError> {
+fn open_unlocked(folder: &Path, options: Options) -> Result<(Environment, String, String)> {
     let environment = open_environment(folder, options, READ_UNLOCKED)?;
     let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
     Ok((environment, schema, network))
@@ -148,17 +148,12 @@ fn open_unlocked(folder: &Path, options: Options) -> Result<(Environment, String
 impl Store {
     /// Opens the store in a folder, or creates it for the chain `identity`. A store of another chain or layout is not
     /// changed.
-    pub fn open(folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store, StoreError> {
+    pub fn open(folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store> {
         Store::open_with_boot(BootId::current(), folder, identity, options)
     }
 
     /// Like [`Store::open`], with a given boot.
-    pub fn open_with_boot(
-        boot: BootId,
-        folder: &Path,
-        identity: &ChainIdentity,
-        options: Options,
-    ) -> Result<Store, StoreError> {
+    pub fn open_with_boot(boot: BootId, folder: &Path, identity: &ChainIdentity, options: Options) -> Result<Store> {
         create_folder(folder).map_err(in_folder(folder))?;
         let lock = FolderLock::take(folder)?;
         durability::recover_to_durable(folder)?;
@@ -186,7 +181,7 @@ impl Store {
     }
 
     /// Creates a scratch store in an empty folder: nothing waits for the disk, and other processes are not locked out.
-    pub fn scratch(folder: &Path, options: Options) -> Result<Store, StoreError> {
+    pub fn scratch(folder: &Path, options: Options) -> Result<Store> {
         let readers = LockTable::open(folder).map_err(in_folder(folder))?;
         let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
         let durability = Durability::none(folder);
@@ -211,7 +206,7 @@ impl Store {
 
     /// Opens the store in a folder, of this version or an older one, to build another from its blocks. It is locked
     /// against changes. Also returns the text of its identity.
-    pub(super) fn open_for_rebuild(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
+    pub(super) fn open_for_rebuild(folder: &Path, options: Options) -> Result<(Store, String)> {
         let lock = Some(FolderLock::of_existing(folder)?);
         let (environment, schema, network) = open_unlocked(folder, options)?;
         match check_schema(&schema) {
@@ -230,7 +225,7 @@ impl Store {
     }
 
     /// Opens an existing store, whatever its chain. Also returns the text of its identity.
-    pub fn open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String), StoreError> {
+    pub fn open_existing(folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String)> {
         Store::open_existing_with_boot(BootId::current(), folder, access, options)
     }
 
@@ -240,16 +235,11 @@ impl Store {
         folder: &Path,
         access: AccessMode,
         options: Options,
-    ) -> Result<(Store, String), StoreError> {
+    ) -> Result<(Store, String)> {
         open_unreplaced(&folder.join(DATA_FILE), || Store::try_open_existing(boot, folder, access, options))
     }
 
-    fn try_open_existing(
-        boot: BootId,
-        folder: &Path,
-        access: AccessMode,
-        options: Options,
-    ) -> Result<(Store, String), StoreError> {
+    fn try_open_existing(boot: BootId, folder: &Path, access: AccessMode, options: Options) -> Result<(Store, String)> {
         let is_exclusive = access == AccessMode::Exclusive;
         let (lock, flags) = if is_exclusive {
             (Some(FolderLock::of_existing(folder)?), EnvironmentFlags::NO_SYNC)
@@ -276,7 +266,7 @@ impl Store {
 
     /// Opens a store that another process may change meanwhile, only to bring its rows into memory: nothing is locked, so
     /// that no page is kept for this process, and what it reads may be wrong. Also returns the text of its identity.
-    pub fn open_to_read_ahead(folder: &Path, options: Options) -> Result<(Store, String), StoreError> {
+    pub fn open_to_read_ahead(folder: &Path, options: Options) -> Result<(Store, String)> {
         let (environment, schema, network) = open_unlocked(folder, options)?;
         check_schema(&schema)?;
         let databases = open_tables(&environment)?;
@@ -302,12 +292,12 @@ impl Store {
     }
 
     /// Takes note of whether LMDB has begun a transaction.
-    pub(super) fn begun<T>(&self, result: Result<T, lmdb::Error>) -> Result<T, StoreError> {
+    pub(super) fn begun<T>(&self, result: Result<T, lmdb::Error>) -> Result<T> {
         self.is_dead.set(matches!(result, Err(lmdb::Error::Panic)));
         Ok(result?)
     }
 
-    pub(super) fn database(&self, table: Table) -> Result<Database, StoreError> {
+    pub(super) fn database(&self, table: Table) -> Result<Database> {
         self.databases[table as usize].ok_or(A_TABLE_IS_MISSING)
     }
 
@@ -329,7 +319,7 @@ impl Store {
     }
 
     /// Returns the present metrics. Costs a few system calls.
-    pub fn metrics(&self) -> Result<StoreMetrics, StoreError> {
+    pub fn metrics(&self) -> Result<StoreMetrics> {
         let (info, folder) = (self.environment.info()?, &self.folder);
         Ok(StoreMetrics {
             bytes: size(folder).ok(),
@@ -343,7 +333,7 @@ impl Store {
 }
 
 /// Returns the result of `open`; if another store has replaced the data file meanwhile, that of opening the other one.
-fn open_unreplaced<T>(data: &Path, open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
+fn open_unreplaced<T>(data: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
     let inode = || std::fs::metadata(data).ok().map(|file| file.ino());
     let before = inode();
     let opened = open()?;
@@ -355,7 +345,7 @@ fn open_unreplaced<T>(data: &Path, open: impl Fn() -> Result<T, StoreError>) -> 
 }
 
 /// Fails if a folder has no store that can be opened.
-fn check_existing(folder: &Path) -> Result<(), StoreError> {
+fn check_existing(folder: &Path) -> Result<()> {
     require_store(folder)?;
     let had_store = open_own(&folder.join(LOCK_FILE), Access::Read).is_ok_and(|lock| FolderLock(lock).is_initialized());
     require_data_file(folder, had_store)?;
@@ -364,7 +354,7 @@ fn check_existing(folder: &Path) -> Result<(), StoreError> {
 }
 
 /// Fails if there is no store in a folder, or a file in place of the folder.
-fn require_store(folder: &Path) -> Result<(), StoreError> {
+fn require_store(folder: &Path) -> Result<()> {
     if folder.is_file() {
         return Err(in_folder(folder)(io::ErrorKind::NotADirectory.into()));
     }
@@ -379,7 +369,7 @@ pub(super) struct FolderLock(File);
 
 impl FolderLock {
     /// Locks a folder. [`StoreError::InUse`] if another process holds the lock.
-    pub(super) fn take(folder: &Path) -> Result<FolderLock, StoreError> {
+    pub(super) fn take(folder: &Path) -> Result<FolderLock> {
         // Not truncated: its content says whether a store was created here.
         let path = folder.join(LOCK_FILE);
         let file = open_own(&path, Access::Create).map_err(in_folder(folder))?;
@@ -391,7 +381,7 @@ impl FolderLock {
     }
 
     /// Locks the folder of an existing store and checks its data file.
-    pub(super) fn of_existing(folder: &Path) -> Result<FolderLock, StoreError> {
+    pub(super) fn of_existing(folder: &Path) -> Result<FolderLock> {
         require_store(folder)?;
         let lock = FolderLock::take(folder)?;
         durability::recover_to_durable(folder)?;
@@ -431,7 +421,7 @@ pub fn is_unlocked(folder: &Path) -> bool {
 }
 
 /// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
-fn require_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
+fn require_data_file(folder: &Path, had_store: bool) -> Result<()> {
     let path = folder.join(DATA_FILE);
     let size = open_own(&path, Access::Read).and_then(|file| Ok(file.metadata()?.len()));
     let checked = match if_present(size) {
@@ -444,7 +434,7 @@ fn require_data_file(folder: &Path, had_store: bool) -> Result<(), StoreError> {
 }
 
 /// Opens all tables. Each missing table is created in a commit of its own.
-fn create_tables(environment: &Environment, durability: &Durability) -> Result<Databases, StoreError> {
+fn create_tables(environment: &Environment, durability: &Durability) -> Result<Databases> {
     let mut databases = open_tables(environment)?;
     for table in Table::ALL {
         if databases[table as usize].is_some() {
@@ -460,7 +450,7 @@ fn create_tables(environment: &Environment, durability: &Durability) -> Result<D
 }
 
 /// Opens the tables that exist, without waiting for the writer of the store.
-fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
+fn open_tables(environment: &Environment) -> Result<Databases> {
     let mut databases = [None; Table::ALL.len()];
     for table in Table::ALL {
         databases[table as usize] = found(environment.open_db(Some(table.name())))?;
@@ -469,7 +459,7 @@ fn open_tables(environment: &Environment) -> Result<Databases, StoreError> {
 }
 
 /// Opens the environment with as much of the requested address space as is available.
-fn open_environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
+fn open_environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment> {
     let path = folder.join(DATA_FILE);
     // LMDB would follow a link, wait for a pipe, and create a file that belongs to the user who runs the command.
     let access = if flags.contains(EnvironmentFlags::READ_ONLY) { Access::Read } else { Access::Create };
@@ -483,7 +473,7 @@ fn open_environment(folder: &Path, options: Options, flags: EnvironmentFlags) ->
     opened
 }
 
-fn map_environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment, StoreError> {
+fn map_environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment> {
     let path = folder.join(DATA_FILE);
     let mut bytes = options.map_size;
     loop {
@@ -523,7 +513,7 @@ fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> R
 
 /// Returns schema and network of an existing store, after comparing them with their checksums if its version has them:
 /// everything else depends on them.
-fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, StoreError> {
+fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>> {
     let existing = |table: Table| found(environment.open_db(Some(table.name())));
     let Some(meta) = existing(Table::Meta)? else { return Ok(None) };
     let checksums = existing(Table::Checksums)?;
@@ -535,7 +525,7 @@ fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, St
         verify([&reader.open_ro_cursor(meta)?, &reader.open_ro_cursor(meta)?], Table::Meta, &range)?;
         unverified = range.end.map(|end| (checksums, end));
     }
-    let text = |key: &[u8]| -> Result<_, StoreError> {
+    let text = |key: &[u8]| -> Result<_> {
         Ok(found(reader.get(meta, &key))?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
     };
     let stored = text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?);
@@ -545,7 +535,7 @@ fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>, St
     }
 }
 
-fn check_schema(found: &str) -> Result<(), StoreError> {
+fn check_schema(found: &str) -> Result<()> {
     let (found, expected) = (found.to_owned(), SCHEMA.to_owned());
     if found == expected {
         return Ok(());
@@ -556,7 +546,7 @@ fn check_schema(found: &str) -> Result<(), StoreError> {
 
 impl ChainIdentity {
     /// Fails if the stored network has other consensus parameters. Settings that do not affect consensus may differ.
-    pub fn check(&self, stored: &str) -> Result<(), StoreError> {
+    pub fn check(&self, stored: &str) -> Result<()> {
         if stored == self.text {
             return Ok(());
         }

@@ -9,9 +9,9 @@ use lmdb::{Cursor as _, InactiveTransaction, RoCursor, RoTransaction, Transactio
 
 use super::blocks::{block_in, block_key};
 use super::checksums::{
-    self, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, row_value,
+    self, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, raw_entry, row_value,
 };
-use super::error::StoreError;
+use super::error::{Result, StoreError};
 use super::open::Store;
 use super::tables::Table;
 use super::write::{Key, TableChanges};
@@ -20,29 +20,29 @@ use crate::model::Height;
 /// A readable state: a snapshot, or a write transaction with its own changes.
 pub trait Read {
     /// Returns the value of a key, after comparing it with its checksum.
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>>;
 
     /// Opens a cursor over a table.
-    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError>;
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>>;
 
     /// Returns the bytes of the block at a height. They have checksums of their own, which are not verified here.
-    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
         let row = self.cursor(Table::Blocks)?.seek(&block_key(height))?;
         row.map_or(Ok(None), |(key, row)| block_in(key, row, height))
     }
 
     /// Returns whether a key is present.
-    fn contains(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
+    fn contains(&self, table: Table, key: &[u8]) -> Result<bool> {
         Ok(self.get(table, key)?.is_some())
     }
 
     /// Returns the entries whose keys start with `prefix`, in key order.
-    fn entries(&self, table: Table, prefix: &[u8]) -> Result<Entries<'_>, StoreError> {
+    fn entries(&self, table: Table, prefix: &[u8]) -> Result<Entries<'_>> {
         self.entries_from(table, prefix, prefix)
     }
 
     /// Like [`Read::entries`], starting at the key `from`.
-    fn entries_from(&self, table: Table, prefix: &[u8], from: &[u8]) -> Result<Entries<'_>, StoreError> {
+    fn entries_from(&self, table: Table, prefix: &[u8], from: &[u8]) -> Result<Entries<'_>> {
         Ok(Entries {
             cursor: self.cursor(table)?,
             prefix: Key::from_slice(prefix),
@@ -52,47 +52,47 @@ pub trait Read {
     }
 
     /// Like [`Read::entries`] for the entries before the key `end`, in reverse order.
-    fn entries_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Entries<'_>, StoreError> {
+    fn entries_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Entries<'_>> {
         Ok(Entries { is_reverse: true, ..self.entries_from(table, prefix, end)? })
     }
 
     /// Returns the first entry from the key `from` on, if its key starts with `prefix`.
-    fn first_from(&self, table: Table, prefix: &[u8], from: &[u8]) -> Result<Option<Entry<'_>>, StoreError> {
+    fn first_from(&self, table: Table, prefix: &[u8], from: &[u8]) -> Result<Option<Entry<'_>>> {
         self.entries_from(table, prefix, from)?.next().transpose()
     }
 
     /// Returns a copy of the first key of a table if it is below `limit`, for callers that remove the oldest rows.
-    fn first_key_below(&self, table: Table, limit: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    fn first_key_below(&self, table: Table, limit: &[u8]) -> Result<Option<Vec<u8>>> {
         let first = self.first_from(table, &[], &[])?.filter(|(key, _)| *key < limit);
         Ok(first.map(|(key, _)| key.to_vec()))
     }
 
     /// Returns the last entry before the key `end`, if its key starts with `prefix`.
-    fn last_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Option<Entry<'_>>, StoreError> {
+    fn last_before(&self, table: Table, prefix: &[u8], end: &[u8]) -> Result<Option<Entry<'_>>> {
         self.entries_before(table, prefix, end)?.next().transpose()
     }
 
     /// Returns whether there is a key that starts with `prefix`.
-    fn has_prefix(&self, table: Table, prefix: &[u8]) -> Result<bool, StoreError> {
+    fn has_prefix(&self, table: Table, prefix: &[u8]) -> Result<bool> {
         Ok(self.first_from(table, prefix, prefix)?.is_some())
     }
 
     /// Returns copies of the keys that start with `prefix`, for callers that change the table meanwhile.
-    fn keys_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>, StoreError> {
+    fn keys_with_prefix(&self, table: Table, prefix: &[u8]) -> Result<Vec<Vec<u8>>> {
         self.entries(table, prefix)?.map(|entry| Ok(entry?.0.to_vec())).collect()
     }
 }
 
 impl<R: Read + ?Sized> Read for &R {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
         (**self).get(table, key)
     }
 
-    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {
         (**self).cursor(table)
     }
 
-    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
         (**self).block_bytes(height)
     }
 }
@@ -110,9 +110,9 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Result<Entry<'a>, StoreError>;
+    type Item = Result<Entry<'a>>;
 
-    fn next(&mut self) -> Option<Result<Entry<'a>, StoreError>> {
+    fn next(&mut self) -> Option<Result<Entry<'a>>> {
         let found = match (self.start.take(), self.is_reverse) {
             (Some(start), false) => self.cursor.seek(&start),
             (Some(end), true) => self.cursor.seek_before(&end),
@@ -162,51 +162,43 @@ impl<'a> TableCursor<'a> {
     }
 
     /// Moves to the first entry whose key is not less than `key`.
-    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.changes {
-            None => self.seek_base(key),
-            Some(changes) => self.seek_merged(changes, key.to_vec()),
-        }
+    pub fn seek(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>> {
+        let Some(changes) = self.changes else { return self.seek_base(key) };
+        self.seek_merged(changes, key.to_vec())
     }
 
     /// Moves to the last entry whose key is less than `end`.
-    pub fn seek_before(&mut self, end: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
+    pub fn seek_before(&mut self, end: &[u8]) -> Result<Option<Entry<'a>>> {
         if self.seek(end)?.is_some() { self.previous() } else { self.last() }
     }
 
     /// Moves to the last entry of the table.
-    pub fn last(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.changes {
-            None => self.move_to(None, LAST),
-            Some(changes) => self.previous_merged(changes, None),
-        }
+    pub fn last(&mut self) -> Result<Option<Entry<'a>>> {
+        let Some(changes) = self.changes else { return self.move_to(None, LAST) };
+        self.previous_merged(changes, None)
     }
 
     /// Moves to the next entry.
     #[allow(clippy::should_implement_trait)] // fallible, and lends from the transaction
-    pub fn next(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.changes {
-            None => self.move_to(None, NEXT),
-            Some(changes) => self.seek_merged(changes, next_key(&self.merged_key)),
-        }
+    pub fn next(&mut self) -> Result<Option<Entry<'a>>> {
+        let Some(changes) = self.changes else { return self.move_to(None, NEXT) };
+        self.seek_merged(changes, next_key(&self.merged_key))
     }
 
     /// Moves to the previous entry.
-    pub fn previous(&mut self) -> Result<Option<Entry<'a>>, StoreError> {
-        match self.changes {
-            None => self.move_to(None, PREVIOUS),
-            Some(changes) => self.previous_merged(changes, Some(self.merged_key.clone())),
-        }
+    pub fn previous(&mut self) -> Result<Option<Entry<'a>>> {
+        let Some(changes) = self.changes else { return self.move_to(None, PREVIOUS) };
+        self.previous_merged(changes, Some(self.merged_key.clone()))
     }
 
-    fn seek_base(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>, StoreError> {
+    fn seek_base(&mut self, key: &[u8]) -> Result<Option<Entry<'a>>> {
         // LMDB does not allow an empty key; the smallest allowed key is before all others.
         let key = if key.is_empty() { &[0] } else { key };
         self.move_to(Some(key), SET_RANGE)
     }
 
     /// Takes the lower key of the table's entry and the change; with equal keys, the change.
-    fn seek_merged(&mut self, changes: &'a TableChanges, mut from: Vec<u8>) -> Result<Option<Entry<'a>>, StoreError> {
+    fn seek_merged(&mut self, changes: &'a TableChanges, mut from: Vec<u8>) -> Result<Option<Entry<'a>>> {
         let found = loop {
             let below = self.seek_base(&from)?;
             let change = changes.range::<[u8], _>((Bound::Included(from.as_slice()), Bound::Unbounded)).next();
@@ -220,11 +212,7 @@ impl<'a> TableCursor<'a> {
         Ok(self.set_position(found))
     }
 
-    fn previous_merged(
-        &mut self,
-        changes: &'a TableChanges,
-        mut before: Option<Vec<u8>>,
-    ) -> Result<Option<Entry<'a>>, StoreError> {
+    fn previous_merged(&mut self, changes: &'a TableChanges, mut before: Option<Vec<u8>>) -> Result<Option<Entry<'a>>> {
         let found = loop {
             let below = match &before {
                 Some(key) if self.seek_base(key)?.is_some() => self.move_to(None, PREVIOUS)?,
@@ -245,7 +233,7 @@ impl<'a> TableCursor<'a> {
         found.inspect(|(key, _)| self.merged_key = key.to_vec())
     }
 
-    fn move_to(&mut self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
+    fn move_to(&mut self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>> {
         check_stop(self.stop)?;
         let Some(verify) = self.verify else { return self.read_entry(key, operation) };
         if let Some(key) = key {
@@ -273,12 +261,9 @@ impl<'a> TableCursor<'a> {
         Ok(entry)
     }
 
-    fn read_entry(&self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>, StoreError> {
-        match found(self.cursor.get(key, None, operation))? {
-            Some((Some(key), row)) => Ok(Some((key, row_value(self.table, key, row, true)?))),
-            Some((None, _)) => Err(StoreError::Damaged("an entry without a key")),
-            None => Ok(None),
-        }
+    fn read_entry(&self, key: Option<&[u8]>, operation: u32) -> Result<Option<Entry<'a>>> {
+        let entry = raw_entry(&self.cursor, key, operation)?;
+        entry.map(|(key, row)| Ok((key, row_value(self.table, key, row, true)?))).transpose()
     }
 }
 
@@ -287,12 +272,12 @@ pub fn next_key(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
-pub(super) fn check_stop(stop: Option<&AtomicBool>) -> Result<(), StoreError> {
+pub(super) fn check_stop(stop: Option<&AtomicBool>) -> Result<()> {
     if stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) { Err(StoreError::Interrupted) } else { Ok(()) }
 }
 
 /// Finds the range of a key in the checksums of all ranges.
-pub(super) fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+pub(super) fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range> {
     let wanted = checksum_key(table, key);
     // Only the start of the next range is needed, even if its checksum is damaged.
     let (begin, next) = match checksums.seek(&wanted) {
@@ -322,10 +307,10 @@ pub trait Verify {
     fn store(&self) -> &Store;
 
     /// Returns a row as it is stored.
-    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError>;
+    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>>;
 
     /// Opens a cursor over the rows of a table, without verification.
-    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError>;
+    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>>;
 
     /// Returns the range of a key, if the transaction has changed it.
     fn changed_range(&self, _: Table, _: &[u8]) -> Option<Range> {
@@ -333,7 +318,7 @@ pub trait Verify {
     }
 
     /// Returns the range of a key, with its expected checksum.
-    fn range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+    fn range(&self, table: Table, key: &[u8]) -> Result<Range> {
         let stored = || {
             let (rows, stop) = (self.raw_cursor(Table::Checksums)?, self.store().stop.as_deref());
             stored_range(TableCursor::new(Table::Checksums, rows, stop, None), table, key)
@@ -342,7 +327,7 @@ pub trait Verify {
     }
 
     /// Compares the range of a key with its checksum, even if that was done before.
-    fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range, StoreError> {
+    fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range> {
         let range = self.range(table, key)?;
         checksums::verify([&self.raw_cursor(table)?, &self.raw_cursor(table)?], table, &range)?;
         self.store().verified.add(table, range.clone());
@@ -350,7 +335,7 @@ pub trait Verify {
     }
 
     /// Verifies all unverified ranges from a key up to another key or to the end. Checksums of ranges have no ranges.
-    fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<(), StoreError> {
+    fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         if table == Table::Checksums {
             return Ok(());
         }
@@ -362,7 +347,7 @@ pub trait Verify {
 
     /// Returns the value of a row, after comparing it with its own checksum. Its range is verified only if the row is not
     /// found, since it is absent if the range is complete, or if the table is known to be damaged.
-    fn verified_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+    fn verified_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
         check_stop(self.store().stop.as_deref())?;
         let row = self.raw_row(table, key)?;
         if row.is_none() || self.store().verified.is_damaged(table) {
@@ -373,12 +358,11 @@ pub trait Verify {
 
     /// Returns the bytes of the block at a height ([`Read::block_bytes`]). If it is not found, the rows that could hold it
     /// are verified.
-    fn verified_block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+    fn verified_block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
         let (table, key) = (Table::Blocks, block_key(height));
         check_stop(self.store().stop.as_deref())?;
-        let (last, block) = match found(self.raw_cursor(table)?.get(Some(&key), None, SET_RANGE))? {
-            Some((Some(last), row)) => (Some(last), block_in(last, row_value(table, last, row, false)?, height)?),
-            Some((None, _)) => return Err(StoreError::Damaged("an entry without a key")),
+        let (last, block) = match raw_entry(&self.raw_cursor(table)?, Some(&key), SET_RANGE)? {
+            Some((last, row)) => (Some(last), block_in(last, row_value(table, last, row, false)?, height)?),
             None => (None, None),
         };
         if block.is_none() || self.store().verified.is_damaged(table) {
@@ -399,25 +383,25 @@ impl Verify for Snapshot<'_> {
         self.store
     }
 
-    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
         found(self.transaction.get(self.store.database(table)?, &key))
     }
 
-    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
+    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>> {
         Ok(self.transaction.open_ro_cursor(self.store.database(table)?)?)
     }
 }
 
 impl Read for Snapshot<'_> {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
         self.verified_row(table, key)
     }
 
-    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {
         Ok(TableCursor::new(table, self.raw_cursor(table)?, self.store.stop.as_deref(), Some(self)))
     }
 
-    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
         self.verified_block_bytes(height)
     }
 }
@@ -433,7 +417,7 @@ impl Snapshot<'_> {
     /// Compares the next range of rows with its checksum, even if that was done before. A position may be used with
     /// snapshots of different commits. Returns the bytes of the range's rows; `None` after all ranges, and resets the
     /// position. If a range is damaged or cannot be read, the next call continues after it.
-    pub fn verify_next(&self, position: &mut VerifyPosition) -> Result<Option<u64>, StoreError> {
+    pub fn verify_next(&self, position: &mut VerifyPosition) -> Result<Option<u64>> {
         let Some((table, key)) = position.advance() else { return Ok(None) };
         let compared = match self.range(table, &key) {
             Ok(range) => {
@@ -449,16 +433,14 @@ impl Snapshot<'_> {
     }
 
     /// Returns the start of the next range after a key, even if checksums are damaged.
-    pub(super) fn next_range(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    pub(super) fn next_range(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let after = next_key(&checksum_key(table, key));
-        match self.raw_cursor(Table::Checksums)?.get(Some(&after), None, SET_RANGE) {
-            Ok((found, _)) => Ok(found.and_then(|found| range_start(table, found))),
-            Err(_) => Ok(None),
-        }
+        let found = self.raw_cursor(Table::Checksums)?.get(Some(&after), None, SET_RANGE);
+        Ok(found.ok().and_then(|(found, _)| range_start(table, found?)))
     }
 
     /// Compares all ranges of rows with their checksums.
-    pub fn verify_all(&self) -> Result<(), StoreError> {
+    pub fn verify_all(&self) -> Result<()> {
         let mut position = VerifyPosition::default();
         while self.verify_next(&mut position)?.is_some() {
             check_stop(self.store.stop.as_deref())?;
@@ -523,7 +505,7 @@ impl<'env> SnapshotCache<'env> {
     }
 
     /// Returns the current snapshot, or takes a new one.
-    pub fn snapshot(&self) -> Result<&Snapshot<'env>, StoreError> {
+    pub fn snapshot(&self) -> Result<&Snapshot<'env>> {
         if let Some(snapshot) = self.snapshot.get() {
             return Ok(snapshot);
         }
@@ -544,7 +526,7 @@ impl<'env> SnapshotCache<'env> {
 
 impl Store {
     /// Returns a snapshot of the last commit.
-    pub fn snapshot(&self) -> Result<Snapshot<'_>, StoreError> {
+    pub fn snapshot(&self) -> Result<Snapshot<'_>> {
         Ok(Snapshot { transaction: self.begun(self.environment.begin_ro_txn())?, store: self })
     }
 }

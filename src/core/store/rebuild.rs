@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use super::blocks::{block_row, tip};
 use super::durability;
-use super::error::{StoreError, in_folder};
+use super::error::{Result, StoreError, in_folder};
 use super::files::{DATA_FILE, DiskSpace, FileFault, LOCK_TABLE_FILE, exists, size, sync_folder};
 use super::open::{ChainIdentity, Options, Store};
 use crate::files::{Access, if_present, named, open_own};
@@ -53,9 +53,9 @@ impl StoreRebuild {
     /// not lead to the present chain. `identity` derives the new store's identity from the old one's network.
     pub fn open(
         folder: &Path,
-        identity: impl Fn(&str) -> Result<ChainIdentity, StoreError>,
+        identity: impl Fn(&str) -> Result<ChainIdentity>,
         options: Options,
-    ) -> Result<StoreRebuild, StoreError> {
+    ) -> Result<StoreRebuild> {
         let (old, network) = Store::open_for_rebuild(folder, options)?;
         let place = folder.join(FOLDER);
         let identity = identity(&network)?;
@@ -71,20 +71,17 @@ impl StoreRebuild {
         if !is_complete && !space.is_enough() {
             return Err(StoreError::NoSpace { folder: folder.to_owned(), space });
         }
-        let new = match begun {
-            Some((new, _)) => new,
-            None => Store::open(&place, &identity, options)?,
-        };
+        let new = begun.map_or_else(|| Store::open(&place, &identity, options), |(new, _)| Ok(new))?;
         Ok(StoreRebuild { old, network, new, folder: folder.to_owned() })
     }
 
     /// Returns the disk space that is still needed.
-    pub fn disk_space(&self) -> Result<DiskSpace, StoreError> {
+    pub fn disk_space(&self) -> Result<DiskSpace> {
         disk_space(&self.folder)
     }
 
     /// Replaces the old store by the new one, which must be complete.
-    pub fn install(self) -> Result<Store, StoreError> {
+    pub fn install(self) -> Result<Store> {
         let StoreRebuild { old, new, folder, .. } = self;
         new.durability().sync()?;
         let place = folder.join(FOLDER);
@@ -104,12 +101,7 @@ impl StoreRebuild {
 }
 
 /// Returns the unfinished new store if it is part of the old one's chain, and whether it is complete.
-fn resume(
-    old: &Store,
-    place: &Path,
-    identity: &ChainIdentity,
-    options: Options,
-) -> Result<Option<(Store, bool)>, StoreError> {
+fn resume(old: &Store, place: &Path, identity: &ChainIdentity, options: Options) -> Result<Option<(Store, bool)>> {
     if !exists(place) {
         return Ok(None);
     }
@@ -137,7 +129,7 @@ fn must_restart(error: &StoreError) -> bool {
     )
 }
 
-fn disk_space(folder: &Path) -> Result<DiskSpace, StoreError> {
+fn disk_space(folder: &Path) -> Result<DiskSpace> {
     let [old, built] = [folder, &folder.join(FOLDER)].map(|folder| size(folder).unwrap_or(0));
     DiskSpace::of(folder, old.saturating_sub(built)).map_err(in_folder(folder))
 }

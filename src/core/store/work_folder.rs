@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::error::{StoreError, in_folder};
+use super::error::{Result, StoreError, in_folder};
 use super::files::{DATA_FILE, LOCK_TABLE_FILE};
 use super::open::{FolderLock, LOCK_FILE};
 use super::rebuild::remove_folder;
@@ -29,7 +29,7 @@ pub struct WorkFolder {
 impl WorkFolder {
     /// Creates an empty folder. What a killed process has left there is removed. [`StoreError::InUse`] if another process
     /// works there.
-    pub fn take(path: &Path) -> Result<WorkFolder, StoreError> {
+    pub fn take(path: &Path) -> Result<WorkFolder> {
         if path.is_symlink() {
             fs::remove_file(path).map_err(named(path)).map_err(in_folder(path))?;
         }
@@ -63,13 +63,10 @@ impl WorkFolder {
         &self.path
     }
 
-    fn lock(path: &Path) -> Result<WorkFolder, StoreError> {
+    fn lock(path: &Path) -> Result<WorkFolder> {
         let lock = FolderLock::take(path)?;
         // Another process may have removed the folder between the opening and the locking of its file.
-        if !lock.is_of(path) {
-            return Err(StoreError::InUse);
-        }
-        Ok(WorkFolder { path: path.to_owned(), _lock: lock })
+        if lock.is_of(path) { Ok(WorkFolder { path: path.to_owned(), _lock: lock }) } else { Err(StoreError::InUse) }
     }
 
     /// Removes everything but the lock.

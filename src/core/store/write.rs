@@ -10,7 +10,7 @@ use super::checksums::{
     ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, row_value, split_range,
     stored_length,
 };
-use super::error::StoreError;
+use super::error::{Result, StoreError};
 use super::open::Store;
 use super::read::{Read, Snapshot, TableCursor, Verify};
 use super::tables::Table;
@@ -36,40 +36,40 @@ fn overflow_of(row: RangeSum) -> usize {
 /// A state that can be changed, and read with its changes.
 pub trait Write: Read {
     /// Sets a key; without a value, removes it if it is present.
-    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError>;
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<()>;
 
     /// Sets a key.
-    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.set(table, key, Some(value))
     }
 
     /// Removes a key, if present.
-    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<()> {
         self.set(table, key, None)
     }
 
     /// Sets a key that the caller knows to be absent, which may save looking up an old value.
-    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.put(table, key, value)
     }
 
     /// Sets or removes a key, outside the undo journal, if there is one.
-    fn set_unjournaled(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    fn set_unjournaled(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.set(table, key, value)
     }
 
     /// Sets a key, outside the undo journal.
-    fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    fn put_unjournaled(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         self.set_unjournaled(table, key, Some(value))
     }
 
     /// Removes a key, if present, outside the undo journal.
-    fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+    fn delete_unjournaled(&mut self, table: Table, key: &[u8]) -> Result<()> {
         self.set_unjournaled(table, key, None)
     }
 
     /// Removes all keys from `first` to `last`, outside the undo journal.
-    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError>;
+    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<()>;
 }
 
 /// Changes that become visible together. Dropping it without [`WriteTxn::commit`] discards them. At most one exists in a
@@ -100,7 +100,7 @@ impl Drop for WritePermit<'_> {
 
 impl Store {
     /// Begins the write transaction. Fails if this process has one already, or has read-only access.
-    pub fn begin_write(&self) -> Result<WriteTxn<'_>, StoreError> {
+    pub fn begin_write(&self) -> Result<WriteTxn<'_>> {
         if self.has_write_txn.replace(true) {
             return Err(StoreError::WriteInProgress);
         }
@@ -122,7 +122,7 @@ impl Store {
     }
 
     /// Returns the result of a change; an error of the operating system names the folder.
-    fn written<T>(&self, result: Result<T, lmdb::Error>) -> Result<T, StoreError> {
+    fn written<T>(&self, result: Result<T, lmdb::Error>) -> Result<T> {
         result.map_err(|error| StoreError::of_write(&self.folder, error))
     }
 }
@@ -147,12 +147,12 @@ impl WriteTxn<'_> {
 
     /// Does a part of what a commit does first: writes collected changes, then the checksums of ranges. Returns whether
     /// there may be more.
-    pub fn prepare_commit_step(&mut self) -> Result<bool, StoreError> {
+    pub fn prepare_commit_step(&mut self) -> Result<bool> {
         Ok(self.write_collected_step()? || self.write_checksums_step()?)
     }
 
     /// Writes some of the collected changes. Returns whether there may be more.
-    fn write_collected_step(&mut self) -> Result<bool, StoreError> {
+    fn write_collected_step(&mut self) -> Result<bool> {
         for _ in 0..ROWS_PER_STEP {
             let Some((table, key, change)) = self.collected.as_mut().and_then(Changes::pop_first) else {
                 return Ok(false);
@@ -163,7 +163,7 @@ impl WriteTxn<'_> {
     }
 
     /// Writes all collected changes, before a table is changed as a whole.
-    fn write_collected(&mut self, table: Table) -> Result<(), StoreError> {
+    fn write_collected(&mut self, table: Table) -> Result<()> {
         while table.is_collected() && self.write_collected_step()? {}
         Ok(())
     }
@@ -180,7 +180,7 @@ impl WriteTxn<'_> {
     }
 
     /// Writes a row. Large transactions reach the disk before they are committed. Returns the row's sum.
-    fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<RangeSum, StoreError> {
+    fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<RangeSum> {
         let (store, length) = (self.store, stored_length(table, value));
         let place = store.written(self.transaction.reserve(store.database(table)?, &key, length, flags))?;
         append_checksum(table, key, value, place);
@@ -192,39 +192,45 @@ impl WriteTxn<'_> {
 
     /// Writes a row that may come after all others. If it does, its page is filled before the next one is started;
     /// otherwise LMDB would leave every page half empty. Returns `false` if there is already a row with the key.
-    fn append(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool, StoreError> {
+    fn append(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
         let is_unverified = self.store.verified.first_unverified(table, key, Some(key)).is_some();
         if is_unverified && self.verified_row(table, key)?.is_some() {
             return Ok(false);
         }
-        if table.appends_at_end() {
-            match self.write(table, key, value, WriteFlags::APPEND) {
+        let append = Some(WriteFlags::APPEND).filter(|_| table.appends_at_end());
+        for flags in append.into_iter().chain([WriteFlags::NO_OVERWRITE]) {
+            match self.write(table, key, value, flags) {
                 Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => {}
                 Err(error) => return Err(error),
-                Ok(sum) => return self.update_last_checksum(table, key, sum).map(|()| true),
+                Ok(sum) => {
+                    self.update_checksum(table, key, RangeSum::default(), sum, flags == WriteFlags::APPEND)?;
+                    return Ok(true);
+                }
             }
         }
-        match self.write(table, key, value, WriteFlags::NO_OVERWRITE) {
-            Err(StoreError::Lmdb(lmdb::Error::KeyExist)) => Ok(false),
-            Err(error) => Err(error),
-            Ok(sum) => self.update_checksum(table, key, RangeSum::default(), sum).map(|()| true),
-        }
+        Ok(false)
     }
 
-    /// Updates the checksum of a row's range. Splits the range once it is too large.
+    /// Updates the checksum of a row's range. Once that is too large, a row after all others starts a range, and any other
+    /// one splits it.
     fn update_checksum(
         &mut self,
         table: Table,
         key: &[u8],
         before: RangeSum,
         after: RangeSum,
-    ) -> Result<(), StoreError> {
+        is_appended: bool,
+    ) -> Result<()> {
         if table == Table::Checksums {
             return Ok(());
         }
-        let (sum, _) = self.checksum(table, key)?;
+        let (sum, is_last) = self.checksum(table, key)?;
+        if is_appended && is_last && sum.bytes > 0 && sum.plus(after).bytes > MAX_RANGE_BYTES {
+            self.changed.start_range(table, key, after);
+            return Ok(());
+        }
         *sum = sum.minus(before).plus(after);
-        if sum.bytes > MAX_RANGE_BYTES && after.bytes > before.bytes {
+        if !is_appended && sum.bytes > MAX_RANGE_BYTES && after.bytes > before.bytes {
             let range = self.range(table, key)?;
             let halves = split_range(&self.raw_cursor(table)?, table, &range)?;
             halves.into_iter().flatten().for_each(|range| self.changed.set(table, range));
@@ -232,22 +238,8 @@ impl WriteTxn<'_> {
         Ok(())
     }
 
-    /// Updates a checksum for a row that was written after all others.
-    fn update_last_checksum(&mut self, table: Table, key: &[u8], row: RangeSum) -> Result<(), StoreError> {
-        if table == Table::Checksums {
-            return Ok(());
-        }
-        let (sum, is_last) = self.checksum(table, key)?;
-        if is_last && sum.bytes > 0 && sum.plus(row).bytes > MAX_RANGE_BYTES {
-            self.changed.start_range(table, key, row);
-        } else {
-            *sum = sum.plus(row);
-        }
-        Ok(())
-    }
-
     /// Returns the checksum of the range of a key, and whether that is the last range.
-    fn checksum(&mut self, table: Table, key: &[u8]) -> Result<(&mut RangeSum, bool), StoreError> {
+    fn checksum(&mut self, table: Table, key: &[u8]) -> Result<(&mut RangeSum, bool)> {
         if self.changed.get_mut(table, key).is_none() {
             let range = self.range(table, key)?;
             self.changed.set(table, range);
@@ -257,18 +249,20 @@ impl WriteTxn<'_> {
     }
 
     /// Returns the sum of a stored row; zero if there is none.
-    fn row_sum(&self, table: Table, key: &[u8]) -> Result<RangeSum, StoreError> {
+    fn row_sum(&self, table: Table, key: &[u8]) -> Result<RangeSum> {
         let Some(row) = self.raw_row(table, key)? else { return Ok(RangeSum::default()) };
         row_value(table, key, row, true)?;
         Ok(RangeSum::of_row(table, key, row))
     }
 
     /// Writes some of the changed checksums. Returns whether there may be more.
-    fn write_checksums_step(&mut self) -> Result<bool, StoreError> {
+    fn write_checksums_step(&mut self) -> Result<bool> {
         for _ in 0..CHECKSUMS_PER_STEP {
             let Some((key, sum)) = self.changed.pop() else { return Ok(false) };
             match sum {
-                Some(sum) => drop(self.write(Table::Checksums, &key, &sum.to_bytes(), WriteFlags::empty())?),
+                Some(sum) => {
+                    self.write(Table::Checksums, &key, sum.to_bytes().as_flattened(), WriteFlags::empty())?;
+                }
                 None => match self.transaction.del(self.store.database(Table::Checksums)?, &key, None) {
                     Err(lmdb::Error::NotFound) => {}
                     result => self.store.written(result)?,
@@ -279,7 +273,7 @@ impl WriteTxn<'_> {
     }
 
     /// Writes or removes a row.
-    fn set_row(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    fn set_row(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         if let Some(value) = value
             && self.append(table, key, value)?
         {
@@ -296,11 +290,11 @@ impl WriteTxn<'_> {
             }
         };
         self.overflow_bytes = self.overflow_bytes.saturating_sub(overflow_of(before));
-        self.update_checksum(table, key, before, after)
+        self.update_checksum(table, key, before, after, false)
     }
 
     /// Empties a table, outside the journal.
-    pub fn clear(&mut self, table: Table) -> Result<(), StoreError> {
+    pub fn clear(&mut self, table: Table) -> Result<()> {
         self.write_collected(table)?;
         for key in self.keys_with_prefix(Table::Checksums, &[table as u8])? {
             self.store.written(self.transaction.del(self.store.database(Table::Checksums)?, &key, None))?;
@@ -315,13 +309,13 @@ impl WriteTxn<'_> {
     }
 
     /// Restores the old values of a journal, last change first.
-    pub fn undo(&mut self, journal: &[u8]) -> Result<(), StoreError> {
+    pub fn undo(&mut self, journal: &[u8]) -> Result<()> {
         let mut changes = parse_journal(journal)?.into_iter().rev();
         changes.try_for_each(|Change { table, key, before }| self.set_unjournaled(table, key, before))
     }
 
     /// Makes all changes visible and durable. After an error they may be visible.
-    pub fn commit(self) -> Result<(), StoreError> {
+    pub fn commit(self) -> Result<()> {
         let durability = &self.store.durability;
         durability.timed(|| {
             durability.sync_and_record()?;
@@ -332,7 +326,7 @@ impl WriteTxn<'_> {
 
     /// Makes all changes visible. They are durable once [`super::Durability::sync`] has returned, or the next transaction
     /// is committed. Waits until earlier commits are durable.
-    pub fn commit_deferred_sync(self) -> Result<(), StoreError> {
+    pub fn commit_deferred_sync(self) -> Result<()> {
         let durability = &self.store.durability;
         durability.timed(|| {
             durability.sync_and_record()?;
@@ -341,7 +335,7 @@ impl WriteTxn<'_> {
     }
 
     /// Makes all changes visible, but not yet durable.
-    pub(super) fn commit_unsynced(mut self) -> Result<(), StoreError> {
+    pub(super) fn commit_unsynced(mut self) -> Result<()> {
         while self.prepare_commit_step()? {}
         let WriteTxn { transaction, store, .. } = self;
         store.written(transaction.commit())?;
@@ -355,11 +349,11 @@ impl Verify for WriteTxn<'_> {
         self.store
     }
 
-    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
+    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
         found(self.transaction.get(self.store.database(table)?, &key))
     }
 
-    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>, StoreError> {
+    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>> {
         Ok(self.transaction.open_ro_cursor(self.store.database(table)?)?)
     }
 
@@ -369,27 +363,25 @@ impl Verify for WriteTxn<'_> {
 }
 
 impl Read for WriteTxn<'_> {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        match self.collected.as_ref().and_then(|changes| changes.get(table, key)) {
-            Some(value) => Ok(value),
-            None => self.verified_row(table, key),
-        }
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        let change = self.collected.as_ref().and_then(|changes| changes.get(table, key));
+        change.map_or_else(|| self.verified_row(table, key), Ok)
     }
 
-    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {
         let changes = self.collected.as_ref().and_then(|changes| changes.tables.get(&table));
         Ok(TableCursor::new(table, self.raw_cursor(table)?, self.store.stop.as_deref(), Some(self))
             .with_changes(changes))
     }
 
-    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>, StoreError> {
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
         self.verified_block_bytes(height)
     }
 }
 
 impl Write for WriteTxn<'_> {
     /// Sets or removes a key, and records its old value in the journal.
-    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let before = self.get(table, key)?.map(<[u8]>::to_vec);
         if before.is_none() && value.is_none() {
             return Ok(());
@@ -399,7 +391,7 @@ impl Write for WriteTxn<'_> {
     }
 
     /// Sets a key that the caller knows to be absent, which saves looking up an old value. Fails if the key is present.
-    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+    fn insert(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<()> {
         append_to_journal(&mut self.journal, table, key, None);
         let is_new = if self.collected_mut(table).is_none() {
             self.append(table, key, value)?
@@ -411,14 +403,14 @@ impl Write for WriteTxn<'_> {
         if is_new { Ok(()) } else { Err(StoreError::Damaged("a new key is already present")) }
     }
 
-    fn set_unjournaled(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    fn set_unjournaled(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let Some(changes) = self.collected_mut(table) else { return self.set_row(table, key, value) };
         changes.set(table, key, Some(value.map(<[u8]>::to_vec)));
         Ok(())
     }
 
     /// [`WriteTxn::rows`] counts the pages that the rows fill.
-    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
+    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<()> {
         self.write_collected(table)?;
         self.ensure_verified(table, first, Some(last))?;
         let mut cursor = self.transaction.open_rw_cursor(self.store.database(table)?)?;
@@ -440,7 +432,7 @@ impl Write for WriteTxn<'_> {
         self.overflow_bytes =
             removed.iter().fold(self.overflow_bytes, |left, (_, row)| left.saturating_sub(overflow_of(*row)));
         self.rows += 1 + (bytes / PAGE as u64) as u32;
-        removed.iter().try_for_each(|(key, row)| self.update_checksum(table, key, *row, RangeSum::default()))
+        removed.iter().try_for_each(|(key, row)| self.update_checksum(table, key, *row, RangeSum::default(), false))
     }
 }
 
@@ -465,7 +457,7 @@ fn append_to_journal(journal: &mut Vec<u8>, table: Table, key: &[u8], before: Op
 }
 
 /// Parses an undo journal.
-fn parse_journal(bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
+fn parse_journal(bytes: &[u8]) -> Result<Vec<Change<'_>>> {
     let mut input = ByteReader(bytes);
     let mut changes = Vec::new();
     while !input.0.is_empty() {
@@ -592,25 +584,22 @@ impl<'a> Overlay<'a> {
 }
 
 impl Read for Overlay<'_> {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        match self.changes.get(table, key) {
-            Some(value) => Ok(value),
-            None => self.base.get(table, key),
-        }
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.changes.get(table, key).map_or_else(|| self.base.get(table, key), Ok)
     }
 
-    fn cursor(&self, table: Table) -> Result<TableCursor<'_>, StoreError> {
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {
         Ok(self.base.cursor(table)?.with_changes(self.changes.tables.get(&table)))
     }
 }
 
 impl Write for Overlay<'_> {
-    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    fn set(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.changes.set(table, key, Some(value.map(<[u8]>::to_vec)));
         Ok(())
     }
 
-    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<(), StoreError> {
+    fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<()> {
         let mut removed = Vec::new();
         for entry in self.entries_from(table, &[], first)? {
             match entry?.0 {

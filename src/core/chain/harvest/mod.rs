@@ -23,7 +23,7 @@ use crate::model::transaction::{Hashes, wire_version};
 use crate::model::{Address, Block, BlockKind, Body, Hash256, Height, Network, Timestamp, Transaction};
 use crate::rules::{ConflictSet, Purpose, Rejection, ValidationContext, check_block, check_transaction};
 use crate::state::{self, BlockContext, Ledger};
-use crate::store::{Changes, Overlay, StoreError, StoredHeader, tip};
+use crate::store::{Changes, Overlay, Result, StoredHeader, tip};
 
 /// A harvested block, not yet on the chain.
 #[derive(Clone, Debug)]
@@ -83,10 +83,7 @@ impl HarvestRound {
     /// Starts a harvest round. Expired unconfirmed transactions must be removed before.
     /// Accounts that may no longer harvest are stopped, and configured accounts that now may are started. Returns
     /// `None` if no account harvests or there is no chain.
-    pub fn begin(
-        unlocked: &mut UnlockedAccounts,
-        chain: &ChainSnapshot<'_>,
-    ) -> Result<Option<HarvestRound>, StoreError> {
+    pub fn begin(unlocked: &mut UnlockedAccounts, chain: &ChainSnapshot<'_>) -> Result<Option<HarvestRound>> {
         let Some(parent) = tip(chain.snapshot)? else { return Ok(None) };
         unlocked.prune(parent.height.next(), chain)?;
         unlocked.retry(&ChainSnapshot { height: parent.height, ..*chain })?;
@@ -107,18 +104,18 @@ impl HarvestRound {
         unlocked: &UnlockedAccounts,
         unconfirmed: impl FnOnce() -> Vec<Rc<Transaction>>,
         chain: &ChainSnapshot<'_>,
-    ) -> Result<HarvestProgress, StoreError> {
+    ) -> Result<HarvestProgress> {
         if tip(chain.snapshot)?.is_none_or(|tip| tip.hash != self.parent.hash) {
             return Ok(HarvestProgress::Done(None));
         }
-        if let Some((address, selection)) = &mut self.current {
-            if selection.step(chain)? {
-                return Ok(HarvestProgress::Working);
-            }
-            let key = unlocked.key(address);
-            let Some((address, selection)) = self.current.take() else { return Ok(HarvestProgress::Working) };
+        if let Some((_, selection)) = &mut self.current
+            && selection.step(chain)?
+        {
+            return Ok(HarvestProgress::Working);
+        }
+        if let Some((address, selection)) = self.current.take() {
             // The account may have been locked meanwhile.
-            let Some(key) = key else { return Ok(HarvestProgress::Working) };
+            let Some(key) = unlocked.key(&address) else { return Ok(HarvestProgress::Working) };
             return match self.create(key, selection, chain) {
                 Ok(harvested) => Ok(HarvestProgress::Done(Some(harvested))),
                 Err(Rejection::Store(error)) => Err(error),
@@ -152,7 +149,7 @@ impl HarvestRound {
 
     /// Returns the hit of a key, if it is below its target. The hit is that of the signing key; the importance is that
     /// of the account for which it harvests.
-    fn test_hit(&self, signer: &PublicKey, chain: &ChainSnapshot<'_>) -> Result<Option<HarvestHit>, StoreError> {
+    fn test_hit(&self, signer: &PublicKey, chain: &ChainSnapshot<'_>) -> Result<Option<HarvestHit>> {
         let network = chain.network;
         let address = Address::from_public_key(signer, network.byte);
         let importance = harvesting_importance(chain.snapshot, &address, self.height(), network)?;
@@ -235,29 +232,23 @@ impl TxSelection {
     }
 
     /// Tries one transaction. Returns whether there may be more. Fails only if the store does.
-    fn step(&mut self, chain: &ChainSnapshot<'_>) -> Result<bool, StoreError> {
+    fn step(&mut self, chain: &ChainSnapshot<'_>) -> Result<bool> {
         let Some(transaction) = self.candidates.get(self.next).map(Rc::clone) else { return Ok(false) };
         self.next += 1;
-        if !self.is_selectable(&transaction, chain.network) {
-            return Ok(true);
+        let is_selectable = transaction.timestamp < self.timestamp
+            && transaction.deadline >= self.timestamp
+            && !matches!(transaction.body, Body::Cosignature(_))
+            && transaction.signer_address(chain.network.byte) != self.beneficiary;
+        // A transaction that a rule rejects stays unconfirmed, even if NIS1 has no result for it.
+        if is_selectable && let Err(Rejection::Store(error)) = self.add(transaction, chain) {
+            return Err(error);
         }
-        match self.add(transaction, chain) {
-            Err(Rejection::Store(error)) => Err(error),
-            // A transaction that a rule rejects stays unconfirmed, even if NIS1 has no result for it.
-            Ok(()) | Err(_) => Ok(true),
-        }
+        Ok(true)
     }
 
     /// Returns the selected transactions in block order, and their hashes.
     fn into_parts(self) -> (Vec<Transaction>, Vec<Hashes>) {
         (self.selected.into_iter().map(Rc::unwrap_or_clone).collect(), self.hashes)
-    }
-
-    fn is_selectable(&self, transaction: &Transaction, network: &Network) -> bool {
-        transaction.timestamp < self.timestamp
-            && transaction.deadline >= self.timestamp
-            && !matches!(transaction.body, Body::Cosignature(_))
-            && transaction.signer_address(network.byte) != self.beneficiary
     }
 
     fn add(&mut self, transaction: Rc<Transaction>, chain: &ChainSnapshot<'_>) -> Result<(), Rejection> {

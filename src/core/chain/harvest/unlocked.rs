@@ -9,7 +9,7 @@ use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
 use crate::rules::may_not_harvest;
 use crate::state::{self, LinkRole};
-use crate::store::StoreError;
+use crate::store::Result;
 
 /// Result of unlocking an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl UnlockResult {
 }
 
 /// Checks whether an account, or the owner of a remote account, has enough vested balance to harvest at a height.
-fn check_eligibility(address: &Address, height: Height, chain: &ChainSnapshot<'_>) -> Result<UnlockResult, StoreError> {
+fn check_eligibility(address: &Address, height: Height, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
     let state = chain.snapshot;
     let account = state::account(state, address)?;
     if !account.is_known() {
@@ -77,7 +77,7 @@ impl UnlockedAccounts {
     }
 
     /// Starts harvesting with a key that a client unlocks.
-    pub fn unlock(&mut self, pair: Box<KeyPair>, chain: &ChainSnapshot<'_>) -> Result<UnlockResult, StoreError> {
+    pub fn unlock(&mut self, pair: Box<KeyPair>, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
         let address = Address::from_public_key(&pair.public(), chain.network.byte);
         let result = self.check_unlock(&address, &pair, chain)?;
         if result == UnlockResult::Success && !self.contains(&address) {
@@ -87,11 +87,7 @@ impl UnlockedAccounts {
     }
 
     /// Starts harvesting with a configured key, now or as soon as it is eligible.
-    pub fn unlock_configured(
-        &mut self,
-        pair: Box<KeyPair>,
-        chain: &ChainSnapshot<'_>,
-    ) -> Result<UnlockResult, StoreError> {
+    pub fn unlock_configured(&mut self, pair: Box<KeyPair>, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
         let address = Address::from_public_key(&pair.public(), chain.network.byte);
         let result = self.check_unlock(&address, &pair, chain);
         match result {
@@ -102,7 +98,7 @@ impl UnlockedAccounts {
     }
 
     /// Starts the waiting configured accounts that are now eligible.
-    pub(super) fn retry(&mut self, chain: &ChainSnapshot<'_>) -> Result<(), StoreError> {
+    pub(super) fn retry(&mut self, chain: &ChainSnapshot<'_>) -> Result<()> {
         let mut index = 0;
         while let Some((address, pair)) = self.pending.get(index) {
             if self.check_unlock(address, pair, chain)? == UnlockResult::Success {
@@ -120,12 +116,7 @@ impl UnlockedAccounts {
     }
 
     /// Checks limit, key and balance. An account that already harvests is not counted again.
-    fn check_unlock(
-        &self,
-        address: &Address,
-        pair: &KeyPair,
-        chain: &ChainSnapshot<'_>,
-    ) -> Result<UnlockResult, StoreError> {
+    fn check_unlock(&self, address: &Address, pair: &KeyPair, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
         if !self.contains(address) && i64::try_from(self.count()) == Ok(i64::from(self.limit)) {
             return Ok(UnlockResult::ServerLimit);
         }
@@ -142,7 +133,7 @@ impl UnlockedAccounts {
     }
 
     /// Stops the accounts that may not harvest at a height. Configured ones are retried later.
-    pub(super) fn prune(&mut self, height: Height, chain: &ChainSnapshot<'_>) -> Result<(), StoreError> {
+    pub(super) fn prune(&mut self, height: Height, chain: &ChainSnapshot<'_>) -> Result<()> {
         let mut ended = Vec::new();
         for address in self.keys.keys() {
             if check_eligibility(address, height, chain)? != UnlockResult::Success {

@@ -94,10 +94,8 @@ pub fn set_epoch_size(txn: &mut impl Write, bits: u8) -> Result<()> {
 
 /// Copies the epoch size of another store to a store without blocks.
 pub fn copy_epoch_size(state: &impl Read, txn: &mut impl Write) -> Result<()> {
-    match HashTotals::of(state)?.epoch_bits {
-        EPOCH_BITS => Ok(()),
-        bits => set_epoch_size(txn, bits),
-    }
+    let bits = HashTotals::of(state)?.epoch_bits;
+    if bits == EPOCH_BITS { Ok(()) } else { set_epoch_size(txn, bits) }
 }
 
 /// Returns the epoch of a block's hashes; `id` is its first transaction id.
@@ -120,12 +118,10 @@ pub fn insert_hashes<'a>(
     Ok(())
 }
 
-/// Bytes of a hash in a row. Two transactions may share them.
-const PREFIX: usize = 8;
 /// Flag in the index that marks a nested transaction; the rest is the index of its parent.
 const NESTED: u32 = 1 << 31;
 
-/// Hash prefix (8 bytes), height of the block (4 bytes) and index in the block (4 bytes) as one big-endian number,
+/// Hash prefix (8 bytes, which two transactions may share), height of the block (4 bytes) and index in the block (4 bytes) as one big-endian number,
 /// which is the sort order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HashRow(u128);
@@ -144,9 +140,8 @@ impl HashRow {
 
     /// Returns the lowest possible row for a hash.
     pub fn lowest_for(hash: &Hash256) -> HashRow {
-        let mut bytes = [0; HashRow::BYTES];
-        bytes[..PREFIX].copy_from_slice(&hash.0[..PREFIX]);
-        HashRow::from_bytes(bytes)
+        let prefix = u64::from_be_bytes(hash.0.as_chunks().0[0]);
+        HashRow(u128::from(prefix) << 64)
     }
 
     /// Returns whether the row has the prefix of the hash. If not, it belongs to another hash.

@@ -11,7 +11,7 @@
 
 use super::{HashEpoch, HashRow, HashTotals, first_row, parse_key, row_key};
 use crate::model::{Hash256, Height};
-use crate::store::{Entry, Read, Result, StoreError, Table, TableCursor, Write, stored_header};
+use crate::store::{Entry, Read, Result, StoreError, StoredHeader, Table, TableCursor, Write, stored_header};
 
 /// Rows of a full page. With key and checksum they fill one page of the file.
 pub const PAGE_ROWS: usize = 254;
@@ -223,10 +223,8 @@ impl HashCompaction {
         let pages = 1 + hashes / HASHES_PER_PAGE;
         // The nemesis block starts the first epoch and may be large.
         let header = if final_height > Height::NEMESIS { stored_header(state, final_height)? } else { None };
-        let below = match header {
-            Some(header) => HashTotals::of(state)?.epoch(header.ids.0),
-            None => 0,
-        };
+        let epoch = |header: StoredHeader| HashTotals::of(state).map(|totals| totals.epoch(header.ids.0));
+        let below = header.map_or(Ok(0), epoch)?;
         Ok(HashCompaction { below, pages })
     }
 
@@ -245,10 +243,7 @@ impl HashCompaction {
 pub fn compact_page(txn: &mut impl Write, below: HashEpoch) -> Result<usize> {
     match first_row(txn)? {
         Some((epoch, _)) if epoch < below => pack_page(txn, epoch),
-        _ => match next_merge(txn, below)? {
-            Some(run) => merge_page(txn, run),
-            None => Ok(0),
-        },
+        _ => next_merge(txn, below)?.map_or(Ok(0), |run| merge_page(txn, run)),
     }
 }
 
@@ -377,10 +372,7 @@ pub fn count_packed(state: &impl Read) -> Result<u64> {
             _ => None,
         };
         for row in page.rows() {
-            count += match merging {
-                Some(parent) if parent.contains(state, row)? => 0,
-                _ => 1,
-            };
+            count += u64::from(!merging.map_or(Ok(false), |parent| parent.contains(state, row))?);
         }
     }
     Ok(count)

@@ -120,10 +120,7 @@ impl MosaicEntry {
 
 /// Returns the newest definition of a mosaic and its supply in whole units; `nem:xem` included.
 pub fn mosaic(state: &impl Read, id: &MosaicId) -> Result<Option<MosaicEntry>> {
-    if id.is_xem() {
-        return Ok(Some(MosaicEntry::xem()));
-    }
-    Ok(current_mosaic(state, id)?.map(|mosaic| mosaic.entry))
+    if id.is_xem() { Ok(Some(MosaicEntry::xem())) } else { Ok(current_mosaic(state, id)?.map(|mosaic| mosaic.entry)) }
 }
 
 /// Returns the newest definition of a mosaic; `nem:xem` included.
@@ -245,7 +242,7 @@ impl BalanceKey {
 
 /// Calls `visit` with the balances under a definition version up to a lease state, in the order of account ids after
 /// `after`, until it returns `false`. An account with only other rows is visited with 0.
-pub fn for_each_balance(
+pub(super) fn for_each_balance(
     state: &impl Read,
     version: DefinitionVersion,
     lease_state: LeaseState,
@@ -294,10 +291,8 @@ pub fn for_each_holder_after(
     after: Option<AccountId>,
     visit: impl FnMut(AccountId, u64) -> Result<bool>,
 ) -> Result<()> {
-    match current_mosaic(state, mosaic)? {
-        Some(current) => for_each_balance(state, current.version, current.lease_state, after, visit),
-        None => Ok(()),
-    }
+    let Some(current) = current_mosaic(state, mosaic)? else { return Ok(()) };
+    for_each_balance(state, current.version, current.lease_state, after, visit)
 }
 
 fn read_quantity(value: &[u8]) -> Result<u64> {
