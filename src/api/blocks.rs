@@ -1,5 +1,6 @@
 //! The chain and its blocks: handlers, views and streams. A block can have thousands of transactions.
 
+use super::peer_requests::send_signed;
 use super::request_context::positive_height;
 use super::routes::{Route, get, post};
 use super::streams::{ListSize, ListStep, ListStream, list_stream};
@@ -27,16 +28,16 @@ const MAX_BLOCKS: u64 = 10;
 /// A reorg replaced the block meanwhile.
 pub(super) const REPLACED: ApiError = ApiError::unavailable("the block was replaced while it was shown");
 
-/// `GET /chain/height`
-fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+/// `/chain/height`
+pub(super) fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let height = context.node.chain.height;
-    context.response.send(&height)
+    send_signed(context, &height)
 }
 
-/// `GET /chain/score`
-fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+/// `/chain/score`
+pub(super) fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let score = chain_score(&context.node)?;
-    context.response.send(&Score(score))
+    send_signed(context, &Score(score))
 }
 
 /// Returns the score of the chain.

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::peer_requests::send_signed;
 use super::routes::{Route, get, post};
 use super::{ApiError, Command, NodeContext, RequestContext, View};
 use crate::budget::cost;
@@ -196,15 +197,10 @@ fn clock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.response.send(&NodeClock(chain.now, clock))
 }
 
-/// Returns the network time. Both times are equal, as a request is answered when it arrives.
-pub fn time_stamps(context: &RequestContext<'_>) -> CommunicationTimeStamps {
+/// `/time-sync/network-time`: both times are equal, as a request is answered when it arrives.
+pub(super) fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let millis = context.node.now.network_millis;
-    CommunicationTimeStamps { send: millis, receive: millis }
-}
-
-/// `GET /time-sync/network-time`
-fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.response.send(&time_stamps(context))
+    send_signed(context, &CommunicationTimeStamps { send: millis, receive: millis })
 }
 
 /// `GET /heartbeat`

@@ -3,9 +3,9 @@
 
 use std::net::IpAddr;
 
-use super::blocks::{BlockBody, REPLACED, chain_score};
+use super::blocks::{BlockBody, REPLACED, height, score};
 use super::mempool::list_of;
-use super::node::time_stamps;
+use super::node::network_time;
 use super::peers::WaitsForPeers;
 use super::routes::{BodyLimit, Route, post};
 use super::streams::{BodyWriter, DataListHead, ListSize, ResponseStream, list_stream};
@@ -21,7 +21,7 @@ use crate::net::service::Progress;
 use crate::peer::Pusher;
 use crate::peer::wire::{
     AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, LazyList,
-    NodeExperiences, NodeInfo, Score, SecureEntity, ShortIds, SignOfLife,
+    NodeExperiences, NodeInfo, SecureEntity, ShortIds, SignOfLife,
 };
 use crate::rules::require;
 use crate::store::{block_row, stored_header};
@@ -56,23 +56,14 @@ fn sign(context: &mut RequestContext<'_>, AnyChallenge(challenge): &AnyChallenge
     Ok(challenge.sign(context.node.keys))
 }
 
-/// Responds with an object and the signed challenge.
-fn send_signed(context: &mut RequestContext<'_>, entity: &impl View) -> Result<(), ApiError> {
+/// Responds with an object: to a peer, which sends a challenge by POST, with the signature of it.
+pub(super) fn send_signed(context: &mut RequestContext<'_>, entity: &impl View) -> Result<(), ApiError> {
+    if context.request.method != "POST" {
+        return context.response.send(entity);
+    }
     let challenge = context.body()?;
     let signature = sign(context, &challenge)?;
     context.response.send(&AuthenticatedResponse { entity, signature })
-}
-
-/// `POST /chain/height`
-fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let height = context.node.chain.height;
-    send_signed(context, &height)
-}
-
-/// `POST /chain/score`
-fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let score = chain_score(&context.node)?;
-    send_signed(context, &Score(score))
 }
 
 /// `POST /chain/last-block`
@@ -113,12 +104,6 @@ fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         None => NodeExperiences { node: context.node.info.clone(), experiences: Vec::new() },
     };
     send_signed(context, &experiences)
-}
-
-/// `POST /time-sync/network-time`
-fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let time = time_stamps(context);
-    send_signed(context, &time)
 }
 
 /// `POST /node/cysm`: tells the client its own address.

@@ -14,13 +14,15 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::accounts::CHANGED;
-use super::body_parser::ParsedBody;
 use super::error::ApiError;
-use super::request_context::NodeContext;
+use super::request_context::{NodeContext, RequestContext};
 use super::response::end_of_body;
 use super::{Format, View};
+use crate::budget::cost;
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
+use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
+use crate::codec::wipe::Wiped;
 use crate::codec::{Encoder, SPLICE_BYTE};
 use crate::crypto::Signature;
 use crate::net::SharedBytesCounter;
@@ -39,14 +41,10 @@ pub trait ResponseStream {
     /// Returns the approximate memory in bytes held between two steps.
     fn held_bytes(&self) -> usize;
 
-    /// Takes the body of the request, if this parses it and is done. The handler of the request comes next.
-    fn take_body(&mut self) -> Option<ParsedBody> {
-        None
-    }
-
-    /// Takes the body that all clients share, if this waited for it and it is whole.
-    fn take_shared(&mut self) -> Option<Rc<SharedBody>> {
-        None
+    /// Completes the response once all is written.
+    fn finish(self: Box<Self>, context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+        context.response.end();
+        Ok(())
     }
 
     /// Returns whether the output so far is final, so that it can be sent before the rest is written.
@@ -392,9 +390,8 @@ pub fn list_of_each<T: 'static>(
     item_bytes: usize,
     mut write: impl FnMut(&mut ListStep<'_, '_, '_>, T) -> Result<(), ApiError> + 'static,
 ) -> ListStream {
-    let held_bytes = items.len() * item_bytes;
     let mut items = items.into_iter();
-    let list = list_stream(move |step| {
+    list_stream(move |step| {
         while let Some(item) = items.next() {
             write(step, item)?;
             *step.held_bytes = items.len() * item_bytes;
@@ -403,8 +400,7 @@ pub fn list_of_each<T: 'static>(
             }
         }
         Ok(())
-    });
-    list.holding(held_bytes)
+    })
 }
 
 /// Maximum memory in bytes of kept lists, of all formats and versions together.
@@ -416,13 +412,12 @@ pub const MAX_LIST_ELEMENTS: usize = 48 << 10;
 struct KeptList {
     format: Format,
     bytes: Vec<u8>,
-    /// What writes the rest.
+    /// What writes the rest. If there is neither this nor the whole list, the chain has changed, and it cannot be written to
+    /// its end.
     rest: Option<Box<dyn ResponseStream>>,
     /// All of it, once it is written; `bytes` is empty then.
     whole: Option<Rc<SharedBody>>,
     pool: SharedBytesCounter,
-    /// It cannot be written to its end, because the chain has changed.
-    has_failed: bool,
 }
 
 /// Kept lists, the oldest first. Requests for an older version go on while there is memory for it.
@@ -439,7 +434,8 @@ impl KeptLists {
     /// Returns a response with the list of a format, which `start` begins to write if there is none.
     pub fn stream(&mut self, format: Format, start: impl FnOnce() -> Box<dyn ResponseStream>) -> KeptListStream {
         let current = self.lists.iter().rev().take(self.current);
-        let mut usable = current.filter(|list| list.borrow().format == format && !list.borrow().has_failed);
+        let is_usable = |list: &KeptList| list.format == format && (list.rest.is_some() || list.whole.is_some());
+        let mut usable = current.filter(|list| is_usable(&list.borrow()));
         if let Some(list) = usable.next() {
             return KeptListStream(Rc::downgrade(list));
         }
@@ -447,8 +443,7 @@ impl KeptLists {
             self.lists.pop_front();
         }
         let (rest, pool) = (Some(start()), self.pool.clone());
-        let list = KeptList { format, bytes: Vec::new(), rest, whole: None, pool, has_failed: false };
-        let list = Rc::new(RefCell::new(list));
+        let list = Rc::new(RefCell::new(KeptList { format, bytes: Vec::new(), rest, whole: None, pool }));
         let stream = KeptListStream(Rc::downgrade(&list));
         self.lists.push_back(list);
         self.current = (self.current + 1).min(self.lists.len());
@@ -474,20 +469,15 @@ pub struct KeptListStream(Weak<RefCell<KeptList>>);
 impl ResponseStream for KeptListStream {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
         let list = self.0.upgrade().ok_or(CHANGED)?;
-        let KeptList { format, bytes, rest, whole, pool, has_failed } = &mut *list.borrow_mut();
-        if *has_failed {
-            return Err(CHANGED);
-        }
-        let Some(unwritten) = rest else { return Ok(Progress::Done) };
+        let KeptList { format, bytes, rest, whole, pool } = &mut *list.borrow_mut();
+        let Some(mut unwritten) = rest.take() else { return whole.as_ref().map(|_| Progress::Done).ok_or(CHANGED) };
         let mut list_writer = BodyWriter { format: *format, body: bytes, json: &mut *writer.json };
-        let progress = unwritten.write_chunk(node, &mut list_writer);
-        *has_failed = progress.is_err();
-        if progress? == Progress::Done {
-            *rest = None;
+        if unwritten.write_chunk(node, &mut list_writer)? == Progress::Done {
             bytes.extend_from_slice(end_of_body(*format));
             *whole = Some(Rc::new(SharedBody::new(std::mem::take(bytes), pool)));
             return Ok(Progress::Done);
         }
+        *rest = Some(unwritten);
         Ok(Progress::Yield)
     }
 
@@ -495,12 +485,11 @@ impl ResponseStream for KeptListStream {
         size_of::<Self>()
     }
 
-    fn take_shared(&mut self) -> Option<Rc<SharedBody>> {
-        self.0.upgrade()?.borrow().whole.clone()
-    }
-
-    fn is_streamable(&self, _: Format) -> bool {
-        false
+    /// The list may have been dropped since: then it had failed.
+    fn finish(self: Box<Self>, context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+        let whole = self.0.upgrade().and_then(|list| list.borrow().whole.clone());
+        context.set_shared(whole.ok_or(CHANGED)?);
+        Ok(())
     }
 }
 
@@ -663,6 +652,123 @@ impl PendingStreams {
     #[cfg(test)]
     pub fn is_clear(&self) -> bool {
         self.len() == 0 && self.clients.is_empty() && self.memory.is_empty()
+    }
+}
+
+/// Bodies of all clients that are parsed at a time.
+pub const MAX_PARSED_BODIES: usize = 4;
+/// Time after which a turn no longer counts.
+pub const TURN_TIME: Duration = Duration::from_millis(250);
+
+/// The value of a body of JSON, which is wiped when it is dropped.
+pub type ParsedBody = Result<Wiped<Value>, LenientJsonError>;
+
+/// Parses a body of JSON in steps.
+pub(super) struct BodyParser {
+    parser: Parser,
+    parsed: Option<ParsedBody>,
+    /// The turn, which ends with the parser.
+    _turn: ParsingTurn,
+}
+
+impl BodyParser {
+    pub fn new(parser: Parser, turn: ParsingTurn) -> BodyParser {
+        BodyParser { parser, parsed: None, _turn: turn }
+    }
+}
+
+impl ResponseStream for BodyParser {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        let before = self.parser.parsed();
+        let parsed = self.parser.advance(node.budget.left() as usize * cost::JSON_BYTES_PER_UNIT).transpose();
+        node.budget.charge(cost::json(self.parser.parsed() - before));
+        let Some(parsed) = parsed else { return Ok(Progress::Yield) };
+        self.parsed = Some(parsed.map(Wiped));
+        Ok(Progress::Done)
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.parser.held_bytes()
+    }
+
+    /// The handler of the request comes next.
+    fn finish(self: Box<Self>, context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+        context.parsed_body = self.parsed;
+        context.route.map_or(Ok(()), |route| (route.handler)(context))
+    }
+}
+
+/// A turn to parse a body. It ends when it is dropped, or after [`TURN_TIME`].
+pub(super) type ParsingTurn = Rc<()>;
+
+/// The requests that wait until their body is parsed: whoever has used least of the parser is next. Times are monotonic.
+#[derive(Default)]
+pub struct ParsingTurns {
+    waiting: Quota<ConnectionId>,
+    /// Turns of requests that are resumed.
+    granted: BTreeMap<ConnectionId, ParsingTurn>,
+    /// The turns that count, each with its beginning.
+    turns: Vec<(Duration, Weak<()>)>,
+}
+
+impl ParsingTurns {
+    /// Returns the turn of a request with a body of this length, or `None` if it waits for one: then [`ParsingTurns::grant`]
+    /// returns its connection later, and it asks again.
+    pub(super) fn take(
+        &mut self,
+        connection: ConnectionId,
+        client: Owner,
+        length: usize,
+        now: Duration,
+    ) -> Option<ParsingTurn> {
+        if let Some(turn) = self.granted.remove(&connection) {
+            return Some(turn);
+        }
+        self.waiting.charge(client, cost::json(length), now);
+        if self.has_free(now) && !self.waiting.has_waiting() {
+            return Some(self.begin(now));
+        }
+        self.waiting.hold(connection, client, length, now);
+        self.waiting.wait(connection, now);
+        None
+    }
+
+    /// Gives free turns to requests that wait. Returns their connections, to be resumed.
+    pub(super) fn grant(&mut self, now: Duration) -> Vec<ConnectionId> {
+        let mut granted = Vec::new();
+        while self.waiting.has_waiting()
+            && self.has_free(now)
+            && let Some((_, connection)) = self.waiting.next(now)
+        {
+            self.waiting.release(connection, now);
+            let turn = self.begin(now);
+            self.granted.insert(connection, turn);
+            granted.push(connection);
+        }
+        granted
+    }
+
+    /// Returns when [`ParsingTurns::grant`] must be called at the latest, if a request waits.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        let first = self.turns.first().filter(|_| self.waiting.has_waiting());
+        first.map(|(since, _)| *since + TURN_TIME)
+    }
+
+    /// Forgets the request of a connection that was closed or answered otherwise.
+    pub(super) fn forget(&mut self, connection: ConnectionId, now: Duration) {
+        self.waiting.release(connection, now);
+        self.granted.remove(&connection);
+    }
+
+    fn has_free(&mut self, now: Duration) -> bool {
+        self.turns.retain(|(since, turn)| turn.strong_count() > 0 && now < *since + TURN_TIME);
+        self.turns.len() < MAX_PARSED_BODIES
+    }
+
+    fn begin(&mut self, now: Duration) -> ParsingTurn {
+        let turn = Rc::new(());
+        self.turns.push((now, Rc::downgrade(&turn)));
+        turn
     }
 }
 

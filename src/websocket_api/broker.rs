@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use super::content::Item;
 use super::publish_job::{PublishContext, PublishJob};
-use super::session::{QueryReading, SessionId};
-use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
+use super::session_table::{QueryReading, SessionId, SessionTable, TOO_MANY_SESSIONS};
 use super::{Limits, sockjs};
 use crate::api::{ApiError, NodeContext};
 use crate::model::{Hash256, Height, NetworkByte, Transaction};

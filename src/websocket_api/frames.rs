@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::broker::Broker;
 use super::content::{AccountTopic, Item};
-use super::session::{SessionId, trim};
+use super::session_table::{SessionId, trim};
 use super::stomp::{DecodeError, Frame, encoder};
 use super::topics;
 use crate::codec::lenient_json::{self, Value};
@@ -81,10 +81,7 @@ impl Broker {
         let [receipt] = frame.pick(["receipt"]);
         match (handled, receipt) {
             (Err(rejection), receipt) => self.send_error(rejection, receipt.as_deref(), context),
-            (Ok(()), Some(receipt)) => {
-                context.units += SEND_UNITS;
-                self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
-            }
+            (Ok(()), Some(receipt)) => self.send(context, |out| encoder::receipt(out, &receipt)),
             (Ok(()), None) => {}
         }
     }
@@ -103,10 +100,7 @@ impl Broker {
         let [versions] = frame.pick(["accept-version"]).map(|value| value.map(trimmed));
         let Some(session) = self.table.session_mut(context.session) else { return };
         match session.connect(versions.as_deref()) {
-            Some(version) => {
-                context.units += SEND_UNITS;
-                self.table.send(context.session, context.effects, |out| encoder::connected(out, version));
-            }
+            Some(version) => self.send(context, |out| encoder::connected(out, version)),
             None => self.table.fail(context.session, "Supported protocol versions are 1.0, 1.1, 1.2", context.effects),
         }
     }
@@ -171,8 +165,8 @@ impl Broker {
             }
             ClientCommand::Query(query) => {
                 let registered = match query {
-                    Item::OfAccount(AccountTopic::Account, address) => {
-                        self.table.register(*id, address, true, *effects)
+                    Item::OfAccount(AccountTopic::Account, account) => {
+                        self.table.register(*id, account, true, *effects)
                     }
                     _ => Ok(()),
                 };
@@ -193,8 +187,8 @@ impl Broker {
         let [receipt] = frame.pick(["receipt"]);
         match receipt {
             Some(receipt) => {
-                context.units += SEND_UNITS + units(self.table.unsubscribe_all(context.session), 1);
-                self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
+                context.units += units(self.table.unsubscribe_all(context.session), 1);
+                self.send(context, |out| encoder::receipt(out, &receipt));
             }
             None => self.table.fail(context.session, "Session closed.", context.effects),
         }
@@ -202,8 +196,12 @@ impl Broker {
 
     /// Sends ERROR to the session, for a frame that asked for this receipt.
     fn send_error(&mut self, message: &str, receipt: Option<&str>, context: &mut FrameContext<'_>) {
+        self.send(context, |out| encoder::error(out, message, receipt));
+    }
+
+    fn send(&mut self, context: &mut FrameContext<'_>, write: impl FnOnce(&mut Vec<u8>)) {
         context.units += SEND_UNITS;
-        self.table.send(context.session, context.effects, |out| encoder::error(out, message, receipt));
+        self.table.send(context.session, context.effects, write);
     }
 }
 
@@ -250,7 +248,7 @@ fn parse(destination: &str, payload: &[u8], network: NetworkByte) -> Option<Resu
     Some(address.map(|address| match topic {
         Some(topic) => ClientCommand::Query(Item::OfAccount(topic, address)),
         None if path == "account/subscribe" => ClientCommand::Register(address),
-        None => ClientCommand::Query(Item::UnconfirmedOf(address)),
+        None => ClientCommand::Query(Item::unconfirmed_of(address)),
     }))
 }
 
@@ -299,7 +297,7 @@ mod tests {
             ("account/subscribe", ClientCommand::Register(a)),
             ("account/get", ClientCommand::Query(Item::OfAccount(AccountTopic::Account, a))),
             ("account/transfers/all", ClientCommand::Query(Item::OfAccount(AccountTopic::RecentTransfers, a))),
-            ("account/transfers/unconfirmed", ClientCommand::Query(Item::UnconfirmedOf(a))),
+            ("account/transfers/unconfirmed", ClientCommand::Query(Item::unconfirmed_of(a))),
             ("account/mosaic/owned", ClientCommand::Query(Item::OfAccount(AccountTopic::Mosaics, a))),
             ("account/mosaic/owned/definition", ClientCommand::Query(Item::OfAccount(AccountTopic::Definitions, a))),
             ("account/namespace/owned", ClientCommand::Query(Item::OfAccount(AccountTopic::Namespaces, a))),

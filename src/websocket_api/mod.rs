@@ -6,10 +6,8 @@
 //! | [`Broker`] | handles events of sessions and of the chain, and sends through [`Effects`]; queues what is to be published |
 //! | `publish_job` | delivers a sequence of messages to their recipients |
 //! | `content` | what is published: topics, requests and messages, and the bodies that recipients share |
-//! | `session_table` | sessions with their usage, subscriptions, registered addresses and timers |
-//! | `session` | one session, and the websocket that carries its frames |
+//! | `session_table` | sessions, the websockets that carry their frames, their usage, subscriptions, registered addresses and timers |
 //! | `topics` | topics and patterns, the subscriptions of one session, and the index of all |
-//! | `generated_ids` | ids of subscriptions that the client does not name |
 //! | `frames` | executes the frames of clients |
 //! | [`stomp`] | decodes and encodes STOMP frames |
 //! | [`http`] | answers HTTP requests on the port, among them the websocket upgrade |
@@ -22,10 +20,8 @@
 mod broker;
 mod content;
 mod frames;
-mod generated_ids;
 pub mod http;
 mod publish_job;
-mod session;
 mod session_table;
 pub mod sockjs;
 pub mod stomp;
@@ -34,7 +30,7 @@ mod tests;
 mod topics;
 
 pub use broker::Broker;
-pub use session::SessionId;
+pub use session_table::SessionId;
 
 use std::time::Duration;
 

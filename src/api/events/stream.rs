@@ -5,12 +5,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::streams::{BodyWriter, ResponseStream};
-use super::super::transaction_status::{TransactionStatus, signatures_of};
-use super::super::transactions::{DAMAGED, TransactionMeta, TransactionPair, write_hash};
+use super::super::transactions::{DAMAGED, TransactionPair, TransactionStatus, signatures_of, write_hash};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
 use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent, OLD_ROW};
-use super::filter::{AddressReader, Filter, Kinds};
 use super::place::{BlockName, END, Place, Position, short};
+use super::{AddressReader, Filter, Kinds};
 use crate::budget::cost;
 use crate::codec::Encoder;
 use crate::codec::json::JsonEncoder;
@@ -136,8 +135,7 @@ impl ResponseStream for EventStream {
         }
         let has_more = self.tell(node, out)?;
         self.tell_status(node, out);
-        let is_silent = out.is_empty();
-        if is_silent && node.now.monotonic >= self.heartbeat {
+        if out.is_empty() && node.now.monotonic >= self.heartbeat {
             // Without an empty line, which some libraries take for the end of an event.
             out.extend_from_slice(b":\n");
         }
@@ -242,11 +240,7 @@ impl EventStream {
     /// Tells what is to be told. Returns whether there is more.
     fn tell(&mut self, node: &mut NodeContext<'_>, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         // Some progress is made with any budget.
-        let mut is_first = true;
         loop {
-            if !is_first && is_step_over(out, node) {
-                return Ok(true);
-            }
             node.budget.charge(cost::HEADER);
             match self.position(&self.place, node)? {
                 // The chain has the block again, but a rollback that has begun is told to its end.
@@ -260,11 +254,12 @@ impl EventStream {
                 Position::Forked(height) => self.tell_unknown_rollback(height, node, out)?,
                 Position::Foreign => return Err(FOREIGN),
             }
-            is_first = false;
+            if is_step_over(out, node) {
+                return Ok(true);
+            }
         }
         let target = self.told_height(node);
-        while is_first || !is_step_over(out, node) {
-            is_first = false;
+        loop {
             if self.window.is_some() {
                 self.tell_window(node, out)?;
             } else if self.place.height < target && !self.filter.tells_chain() {
@@ -277,8 +272,10 @@ impl EventStream {
             } else {
                 self.tell_block(node, out)?;
             }
+            if is_step_over(out, node) {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 
     /// Returns the end of the blocks that are told along transaction lists, if the stream is that far behind.
@@ -462,11 +459,7 @@ impl EventStream {
         if !self.filter.tells_mempool() {
             return Ok(false);
         }
-        let mut is_first = true;
         loop {
-            if !std::mem::replace(&mut is_first, false) && is_step_over(out, node) {
-                return Ok(true);
-            }
             node.budget.charge(cost::SKIP);
             match self.mempool {
                 MempoolPlace::Start => {
@@ -496,6 +489,9 @@ impl EventStream {
                     self.mempool = MempoolPlace::Changes(number + 1);
                     self.tell_change(&change, node, out)?;
                 }
+            }
+            if is_step_over(out, node) {
+                return Ok(true);
             }
         }
     }
@@ -569,14 +565,12 @@ fn block_text(of: &FeedBlock, confirmations: u64) -> Vec<u8> {
 /// Returns the data of `transaction` and `undone`, without the confirmations: a transaction with its id and hash, and its
 /// index in the block with a header.
 fn text_of(transaction: &Transaction, id: u64, hash: Hash256, index: u32, header: &StoredHeader) -> Vec<u8> {
-    let inner_hash = transaction.inner().map(Transaction::hash);
-    let meta = TransactionMeta { height: header.height, id, hash, inner_hash };
     JsonEncoder::document(|sink| {
         sink.u64("height", header.height.0);
         sink.i32("index", index as i32);
         sink.bytes("blockHash", Some(&header.hash.0));
         sink.i32("timeStamp", header.timestamp.0);
-        TransactionPair { transaction, meta }.write(sink);
+        TransactionPair::new(transaction, header.height, id, hash).write(sink);
     })
 }
 
