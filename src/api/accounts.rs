@@ -49,7 +49,6 @@ pub const ROUTES: &[Route] = &[
 pub(super) const CHANGED: ApiError = ApiError::unavailable("the accounts have changed while they were listed");
 
 /// An account.
-#[derive(Clone, Debug, PartialEq)]
 pub struct AccountInfo {
     /// Address.
     pub address: Address,
@@ -126,7 +125,6 @@ impl View for AccountInfo {
 }
 
 /// Metadata of an account, with an [`Encoder::spliced_list`] for the multisig accounts that it cosigns.
-#[derive(Clone, Debug, PartialEq)]
 pub struct AccountMeta {
     /// Whether it harvests on this node.
     pub unlocked: bool,
@@ -155,7 +153,6 @@ impl View for AccountMeta {
 }
 
 /// An account with its metadata.
-#[derive(Clone, Copy, Debug)]
 pub struct AccountPair<'a> {
     /// The account.
     pub account: &'a AccountInfo,
@@ -336,12 +333,11 @@ fn check_name(name: &str, node: &mut NodeContext<'_>) -> Result<Address, ApiErro
 /// `GET /account/harvests`: blocks that the account or its remote account harvested, newest first. The id of a block is
 /// its height, and `id` must be that of an existing block.
 fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let (address, Page { before, size }) = (context.address()?, context.page()?);
-    let is_first = context.parameter("id")?.is_none();
-    if !is_first && !context.node.chain.has_block(Height(before)) {
+    let (address, page) = (context.address()?, context.page()?);
+    let (mut before, mut left) = (Height(page.before), page.size);
+    if !page.is_first() && !context.node.chain.has_block(before) {
         return Err(ApiError::internal("there is no block with this id"));
     }
-    let (mut before, mut left) = (Height(before), size);
     context.send_stream(list_stream(move |step| {
         let snapshot = step.node.chain.snapshot;
         state::for_each_harvest_before(snapshot, &address, before, |block| {

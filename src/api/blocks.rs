@@ -1,6 +1,6 @@
 //! The chain and its blocks: handlers, views and streams. A block can have thousands of transactions.
 
-use super::peer_requests::send_signed;
+use super::peer_requests::{send_signed, signature_of};
 use super::request_context::positive_height;
 use super::routes::{Route, get, post};
 use super::streams::{ListSize, ListStep, ListStream, list_stream};
@@ -8,6 +8,7 @@ use super::{ApiError, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::BlockCursor;
 use crate::codec::{self, Encoder};
+use crate::crypto::Signature;
 use crate::model::{Address, Block, Hash256, Height, Transaction};
 use crate::peer::wire::Score;
 use crate::store::{StoreError, StoredHeader, StoredTransaction, stored_header};
@@ -46,23 +47,28 @@ pub(super) fn chain_score(node: &NodeContext<'_>) -> Result<i128, StoreError> {
     Ok(tip.ok_or(StoreError::Damaged("a block"))?.score)
 }
 
-/// `GET /chain/last-block`
-fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let height = context.node.chain.height;
-    send_block(context, height)
+/// `/chain/last-block`
+pub(super) fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (height, signature) = (context.node.chain.height, signature_of(context)?);
+    send_block(context, height, signature)
 }
 
 /// `POST /block/at/public`
 fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let height = context.body()?;
-    send_block(context, height)
+    send_block(context, height, None)
 }
 
-fn send_block(context: &mut RequestContext<'_>, height: Height) -> Result<(), ApiError> {
+/// Responds with a block, to a peer with the signature of its challenge.
+pub(super) fn send_block(
+    context: &mut RequestContext<'_>,
+    height: Height,
+    signature: Option<Signature>,
+) -> Result<(), ApiError> {
     if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
     }
-    context.send_stream(BlockBody::new(height).into_stream())
+    context.send_stream(BlockBody::new(height).into_stream().signed(signature))
 }
 
 /// `GET /block/get`: the block with a hash, if a reorg can still replace it; it is searched from the tip down. Blocks are

@@ -44,7 +44,7 @@ pub use explorer::Explorer;
 pub use mosaics::{DefinitionAndSupply, definitions_owned_by, mosaics_owned_by, namespaces_rented_by, supply_of};
 pub use node::{BootRequest, ClockState, NodeStatus, OPENAPI, RequestResult, ResultKind};
 pub use request_context::{Command, NodeContext, Page, RequestContext};
-pub use response::{MAX_CACHED_BYTES, container_error};
+pub use response::{MAX_CACHED_BYTES, container_error, too_many_requests};
 pub use routes::ROUTES;
 pub use streams::MAX_LIST_BYTES;
 pub use transactions::{TransactionMeta, TransactionPair, TransactionStatus};
@@ -264,7 +264,7 @@ fn begin(
     writer.response.reset();
     writer.response.compress = true;
     if is_rate_limited {
-        writer.too_many_requests();
+        response::too_many_requests(writer.response, writer.now);
         return Ok(Progress::Done);
     }
     writer.common_headers();

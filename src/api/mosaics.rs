@@ -59,7 +59,6 @@ impl View for MosaicSupply<'_> {
 }
 
 /// A definition, its supply, and for a query about a height the height at which its namespace expires.
-#[derive(Clone, Copy, Debug)]
 pub struct DefinitionAndSupply<'a> {
     /// The definition.
     pub definition: &'a MosaicDefinition,
@@ -484,7 +483,6 @@ fn add_with_levy(found: &mut BTreeSet<MosaicId>, id: MosaicId, node: &mut NodeCo
 }
 
 /// A namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// Full name.
     pub name: NamespaceId,
@@ -522,7 +520,6 @@ impl View for Namespace {
 }
 
 /// An item with the id by which it is paged.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbered<T> {
     /// Name of the item's property.
     pub label: &'static str,

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use super::peer_requests::send_signed;
 use super::routes::{Route, get, post};
-use super::{ApiError, Command, NodeContext, RequestContext, View};
+use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::PrivateKey;
@@ -28,7 +28,6 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// Result of a check or an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestResult {
     /// Kind.
     pub kind: ResultKind,
@@ -214,9 +213,14 @@ fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.response.send(&RequestResult { kind: ResultKind::Status, code, message: "status" })
 }
 
-/// `GET /openapi.json`, which NIS1 does not have.
+/// `GET /openapi.json`, which NIS1 does not have: a JSON text that clients must revalidate.
 fn openapi(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.send_static(&DOCUMENT)
+    match context.response.accept.format {
+        Some(Format::Json) => DOCUMENT.send("no-cache", context.request, context.response.response),
+        _ => context.response.container_error(406),
+    }
+    context.node.budget.charge(cost::bytes(context.response.response.body.len()));
+    Ok(())
 }
 
 /// `GET /metrics`, which NIS1 does not have: all metrics in the format of Prometheus.

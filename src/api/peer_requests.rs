@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::blocks::{BlockBody, REPLACED, height, score};
+use super::blocks::{BlockBody, REPLACED, height, last_block, score, send_block};
 use super::mempool::list_of;
 use super::node::network_time;
 use super::peers::WaitsForPeers;
@@ -56,32 +56,28 @@ fn sign(context: &mut RequestContext<'_>, AnyChallenge(challenge): &AnyChallenge
     Ok(challenge.sign(context.node.keys))
 }
 
-/// Responds with an object: to a peer, which sends a challenge by POST, with the signature of it.
-pub(super) fn send_signed(context: &mut RequestContext<'_>, entity: &impl View) -> Result<(), ApiError> {
+/// Signs the challenge that a peer sends by POST; a GET has none.
+pub(super) fn signature_of(context: &mut RequestContext<'_>) -> Result<Option<Signature>, ApiError> {
     if context.request.method != "POST" {
-        return context.response.send(entity);
+        return Ok(None);
     }
     let challenge = context.body()?;
-    let signature = sign(context, &challenge)?;
-    context.response.send(&AuthenticatedResponse { entity, signature })
+    sign(context, &challenge).map(Some)
 }
 
-/// `POST /chain/last-block`
-fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let challenge = context.body()?;
-    let signature = sign(context, &challenge)?;
-    let height = context.node.chain.height;
-    context.send_stream(BlockBody::new(height).into_stream().signed(signature))
+/// Responds with an object, to a peer with the signature of its challenge.
+pub(super) fn send_signed(context: &mut RequestContext<'_>, entity: &impl View) -> Result<(), ApiError> {
+    match signature_of(context)? {
+        Some(signature) => context.response.send(&AuthenticatedResponse { entity, signature }),
+        None => context.response.send(entity),
+    }
 }
 
 /// `POST /block/at`
 fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let AuthenticatedRequest::<Height, AnyChallenge> { entity: height, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
-    if !context.node.chain.has_block(height) {
-        return Err(ApiError::no_block(height));
-    }
-    context.send_stream(BlockBody::new(height).into_stream().signed(signature))
+    send_block(context, height, Some(signature))
 }
 
 /// `POST /node/info`

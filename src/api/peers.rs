@@ -136,7 +136,18 @@ impl View for PeersReport<'_, '_> {
             self.write_last_failure(sink, last_failure.as_ref());
         });
         let dropped: Vec<_> = peers.into_iter().flat_map(|peers| peers.table.dropped()).collect();
-        sink.list("dropped", &dropped, |sink, dropped| self.write_dropped(sink, dropped));
+        sink.list("dropped", &dropped, |sink, Dropped { address, node, reason, at, .. }| {
+            sink.string("address", Some(address.as_str()));
+            sink.object("node", |sink| node.info.write(sink));
+            let why = match reason {
+                DropReason::Unresponsive => "silent",
+                DropReason::Evicted => "evicted",
+                DropReason::Moved => "moved",
+            };
+            sink.string("why", Some(why));
+            self.write_ago(sink, *at);
+            self.write_last_failure(sink, node.last_failure.as_ref());
+        });
     }
 }
 
@@ -159,21 +170,6 @@ impl PeersReport<'_, '_> {
         sink.optional("askedAgain", peer.retry_at(), |sink, at| {
             sink.u64("inSeconds", at.saturating_sub(self.node.now.monotonic).as_secs());
         });
-    }
-
-    fn write_dropped(&self, sink: &mut impl Encoder, dropped: &Dropped) {
-        sink.string("address", Some(dropped.address.as_str()));
-        sink.object("node", |sink| dropped.node.info.write(sink));
-        sink.string(
-            "why",
-            Some(match dropped.reason {
-                DropReason::Unresponsive => "silent",
-                DropReason::Evicted => "evicted",
-                DropReason::Moved => "moved",
-            }),
-        );
-        self.write_ago(sink, dropped.at);
-        self.write_last_failure(sink, dropped.node.last_failure.as_ref());
     }
 
     fn write_last_failure(&self, sink: &mut impl Encoder, failure: Option<&LastFailure>) {

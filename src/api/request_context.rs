@@ -21,7 +21,7 @@ use crate::crypto::hex_text::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, Randomness};
 use crate::mempool::Mempool;
 use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId, Timestamp};
-use crate::net::http::{Request, SharedBody, StaticText};
+use crate::net::http::{Request, SharedBody};
 use crate::net::service::{Client, ConnectionId, Progress};
 use crate::peer::io::Now;
 use crate::peer::wire::{LazyList, NodeInfo, NodeList, limits};
@@ -173,16 +173,6 @@ impl<'a> RequestContext<'a> {
         self.response.response.shared_body = Some(body);
     }
 
-    /// Responds with a stream of events. Proxies must not hold it back.
-    pub fn send_events(&mut self, stream: impl ResponseStream + 'static) -> Result<(), ApiError> {
-        let response = &mut *self.response.response;
-        response.compress = false;
-        response.header("Content-Type", "text/event-stream");
-        response.header("Cache-Control", "no-store");
-        response.header("X-Accel-Buffering", "no");
-        self.run_stream(Box::new(stream))
-    }
-
     /// Starts or continues a response that can take more than one step. It has no body unless the stream writes one.
     pub fn run_stream(&mut self, mut stream: Box<dyn ResponseStream>) -> Result<(), ApiError> {
         let format = self.response.accept.format.unwrap_or(Format::Json);
@@ -191,17 +181,6 @@ impl<'a> RequestContext<'a> {
             return stream.finish(self);
         }
         self.pending = Some((stream, progress));
-        Ok(())
-    }
-
-    /// Responds with a JSON text of the program, or with 406 if the client does not accept JSON. Clients must revalidate
-    /// the text.
-    pub fn send_static(&mut self, text: &StaticText) -> Result<(), ApiError> {
-        match self.response.accept.format {
-            Some(Format::Json) => text.send("no-cache", self.request, self.response.response),
-            _ => self.response.container_error(406),
-        }
-        self.node.budget.charge(cost::bytes(self.response.response.body.len()));
         Ok(())
     }
 
@@ -378,11 +357,8 @@ impl<'a> RequestContext<'a> {
 
 /// Parses a page from an id and a size.
 pub fn parse_page(id: Option<&str>, size: Option<&str>) -> Result<Page, ApiError> {
-    let before = match id {
-        // Ids start at 1.
-        Some(text) => u64::try_from(parse_i64(text)?).unwrap_or(0),
-        None => u64::MAX,
-    };
+    // Ids start at 1.
+    let before = id.map_or(Ok(u64::MAX), |text| parse_i64(text).map(|id| u64::try_from(id).unwrap_or(0)))?;
     let size = size.map_or(Ok(DEFAULT_PAGE), page_size)?;
     Ok(Page { before, size: size.clamp(MIN_PAGE, MAX_PAGE).unsigned_abs().into() })
 }

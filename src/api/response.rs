@@ -46,6 +46,12 @@ pub fn container_error(response: &mut Response, status: u16, now: Timestamp) {
     response.body.extend_from_slice(end_of_body(Format::Json));
 }
 
+/// Writes a 429 response: the client exceeds its rate limit.
+pub fn too_many_requests(response: &mut Response, now: Timestamp) {
+    response.header("DoSFilter", "unavailable");
+    container_error(response, 429, now);
+}
+
 impl ResponseWriter<'_> {
     /// Adds the headers of every response of the application.
     pub fn common_headers(&mut self) {
@@ -119,12 +125,6 @@ impl ResponseWriter<'_> {
             }
             None => self.container_error(500),
         }
-    }
-
-    /// Writes a 429 response: the client exceeds its rate limit.
-    pub fn too_many_requests(&mut self) {
-        self.response.header("DoSFilter", "unavailable");
-        self.container_error(429);
     }
 
     /// Writes an error of the web container in place of an object.

@@ -54,7 +54,6 @@ pub trait ResponseStream {
 }
 
 /// `{"data": [...]}`, with an [`Encoder::spliced_list`] for the list.
-#[derive(Clone, Copy, Debug)]
 pub struct DataListHead;
 
 impl View for DataListHead {
@@ -84,7 +83,6 @@ impl BodyWriter<'_> {
 }
 
 /// Size of a list that is known in advance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListSize {
     /// Number of elements.
     pub count: usize,
@@ -116,14 +114,10 @@ impl ListWriter {
     /// Writes a view, or an element of another list, up to its first gap.
     fn open(writer: &mut BodyWriter<'_>, view: &impl View, is_element: bool) -> ListWriter {
         let start = writer.body.len();
-        match writer.format {
+        let (gap, placeholders) = match writer.format {
             Format::Json => {
                 writer.write(view);
-                let gap = writer.body[start..].iter().position(|byte| *byte == SPLICE_BYTE);
-                let gap = gap.map_or(writer.body.len(), |gap| start + gap);
-                let tail = writer.body.get(gap + 1..).unwrap_or_default().to_vec();
-                writer.body.truncate(gap);
-                ListWriter { count: 0, tail, placeholders: VecDeque::new(), is_sized: false }
+                (writer.body[start..].iter().position(|byte| *byte == SPLICE_BYTE).map(|gap| start + gap), Vec::new())
             }
             Format::Binary => {
                 let gaps = if is_element {
@@ -131,10 +125,19 @@ impl ListWriter {
                 } else {
                     BinaryEncoder::append_to(writer.body, |sink| view.write(sink))
                 };
-                let end = gaps.first().map_or(writer.body.len(), SplicePoint::start);
-                let tail = writer.body.split_off(end);
-                ListWriter { count: 0, tail, placeholders: gaps.into(), is_sized: false }
+                (gaps.first().map(SplicePoint::start), gaps)
             }
+        };
+        let tail = writer.body.split_off(gap.unwrap_or(writer.body.len()));
+        let mut list = ListWriter { count: 0, tail, placeholders: placeholders.into(), is_sized: false };
+        list.skip_splice_byte(writer.format);
+        list
+    }
+
+    /// Drops the byte that has the place of the elements.
+    fn skip_splice_byte(&mut self, format: Format) {
+        if format == Format::Json && !self.tail.is_empty() {
+            self.tail.remove(0);
         }
     }
 
@@ -170,9 +173,7 @@ impl ListWriter {
             Format::Binary => self.placeholders.front().map(|gap| gap.start().saturating_sub(writer.body.len())),
         };
         writer.body.extend(self.tail.drain(..between.unwrap_or(self.tail.len()).min(self.tail.len())));
-        if writer.format == Format::Json && !self.tail.is_empty() {
-            self.tail.remove(0);
-        }
+        self.skip_splice_byte(writer.format);
     }
 
     /// Closes the list and writes the rest of the view.
@@ -340,9 +341,9 @@ impl ListStream {
         ListStream { fails_as_a_whole: true, ..self }
     }
 
-    /// Writes the response to a peer, with the signature of its challenge.
-    pub fn signed(self, signature: Signature) -> ListStream {
-        ListStream { signature: Some(signature), ..self }
+    /// Writes the response with the signature of a peer's challenge, if it sent one.
+    pub fn signed(self, signature: impl Into<Option<Signature>>) -> ListStream {
+        ListStream { signature: signature.into(), ..self }
     }
 
     /// Writes each element as a text of its own, without a list around them. A step ends with [`Progress::Streaming`] after
@@ -641,18 +642,6 @@ impl PendingStreams {
             self.activate_queued(client);
         }
     }
-
-    /// Returns the number of streams, including evicted ones whose request is not resumed yet.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.streams.len()
-    }
-
-    /// Returns whether no stream and no accounting is left.
-    #[cfg(test)]
-    pub fn is_clear(&self) -> bool {
-        self.len() == 0 && self.clients.is_empty() && self.memory.is_empty()
-    }
 }
 
 /// Bodies of all clients that are parsed at a time.
@@ -878,6 +867,18 @@ mod writer_tests {
 mod pending_tests {
     use super::*;
     use crate::net::service::{Client, ListenerId};
+
+    impl PendingStreams {
+        /// Returns the number of streams, including evicted ones whose request is not resumed yet.
+        pub(in crate::api) fn len(&self) -> usize {
+            self.streams.len()
+        }
+
+        /// Returns whether no stream and no accounting is left.
+        pub(in crate::api) fn is_clear(&self) -> bool {
+            self.len() == 0 && self.clients.is_empty() && self.memory.is_empty()
+        }
+    }
 
     struct EmptyStream;
 

@@ -31,7 +31,6 @@ pub const ROUTES: &[Route] = &[
 pub(super) const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
 
 /// Location and hashes of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionMeta {
     /// Height of its block.
     pub height: Height,
@@ -60,7 +59,6 @@ pub(super) fn write_hash(sink: &mut impl Encoder, label: &'static str, hash: Opt
 }
 
 /// A transaction with its metadata.
-#[derive(Clone, Copy, Debug)]
 pub struct TransactionPair<'a> {
     /// The transaction.
     pub transaction: &'a Transaction,

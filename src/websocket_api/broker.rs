@@ -26,6 +26,8 @@ const BACKPRESSURE_ARRIVALS: usize = 1_000;
 /// Maximum number of queued transactions. Further ones, which only a reorg can bring, are not published.
 const MAX_ARRIVALS: usize = 5_000;
 
+/// Bytes waiting to be sent to a session at which none of its queries is started, and its answer pauses.
+const QUERY_BACKLOG_BYTES: usize = 64 * 1024;
 /// Work units for a turn of a query.
 const QUERY_UNITS: u32 = 5;
 /// Pause before a session with a full send queue, or one that waits for the mempool, is tried again.
@@ -357,13 +359,12 @@ impl QueryQueue {
 
     /// Continues the answer of a session, or starts that to its next query.
     fn serve(&mut self, id: SessionId, context: &mut PublishContext<'_>) {
-        let (max_backlog, now) = (context.table.limits.query_backlog_bytes, context.table.now.monotonic);
-        let reads_ahead = context.reads_ahead;
+        let (reads_ahead, now) = (context.reads_ahead, context.table.now.monotonic);
         let Some(session) = context.table.session_mut(id) else { return };
         // A transaction of a replaced block may be on its way back into the mempool.
         let is_about_mempool = session.answer.is_none() && matches!(session.queries.front(), Some(Item::Status(_)));
         let waits_for_mempool = is_about_mempool && !context.is_mempool_current;
-        if waits_for_mempool || context.effects.backlog(session.socket) >= max_backlog {
+        if waits_for_mempool || context.effects.backlog(session.socket) >= QUERY_BACKLOG_BYTES {
             if self.backlogged.is_empty() {
                 self.retry_at = now + BACKLOG_PAUSE;
             }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::broker::Broker;
 use super::content::{AccountTopic, Item};
-use super::session_table::{SessionId, trim};
-use super::stomp::{DecodeError, Frame, encoder};
+use super::session_table::{SESSION_BYTES, SessionId, trim};
+use super::stomp::{Frame, encoder};
 use super::topics;
 use crate::codec::lenient_json::{self, Value};
 use crate::codec::limits::MAX_TEXT_UTF16;
@@ -54,14 +54,20 @@ impl Broker {
             match decoder.next_frame() {
                 Ok(Some(frame)) => self.handle(&frame, &mut context),
                 Ok(None) => break Progress::Done,
-                Err(error) => self.on_decode_error(&error, &mut context),
+                Err(error) if error.is_fatal => {
+                    context.units += SEND_UNITS;
+                    self.table.fail(id, &error.text, context.effects);
+                }
+                Err(error) => self.send_error(&error.text, error.receipt.as_deref(), &mut context),
             }
         };
         let FrameContext { effects, units, .. } = context;
         effects.charge(socket, units);
         if let Some(session) = self.table.session_mut(id) {
             session.decoder = decoder;
-            self.table.update_decoder_usage(id, effects);
+            // The memory of an idle decoder is part of `SESSION_BYTES`.
+            session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
+            self.table.update_memory(id, effects);
         }
         if self.table.session(id).is_none() { Progress::Done } else { progress }
     }
@@ -86,16 +92,6 @@ impl Broker {
         }
     }
 
-    /// Handles a decoding error: closes the session if the error is fatal, and reports it otherwise.
-    fn on_decode_error(&mut self, error: &DecodeError, context: &mut FrameContext<'_>) {
-        if error.is_fatal {
-            context.units += SEND_UNITS;
-            self.table.fail(context.session, &error.text, context.effects);
-        } else {
-            self.send_error(&error.text, error.receipt.as_deref(), context);
-        }
-    }
-
     fn connect(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [versions] = frame.pick(["accept-version"]).map(|value| value.map(trimmed));
         let Some(session) = self.table.session_mut(context.session) else { return };
@@ -111,20 +107,16 @@ impl Broker {
             && topics::is_broker_destination(&destination)
         {
             context.units += ENTRY_UNITS;
-            let address = self.address_registered_by(&destination);
+            // Nothing is published under any other spelling of an address.
+            let network = self.table.network;
+            let address = topics::registering_address(&destination)
+                .and_then(|text| Address::parse(text, network).filter(|address| address.as_str() == text));
             self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects)?;
             if let Some(hash) = topics::transaction_of(&destination) {
                 self.queue_query(Item::Status(hash), context.session);
             }
         }
         Ok(())
-    }
-
-    /// Returns the address that a subscription to `destination` registers.
-    fn address_registered_by(&self, destination: &str) -> Option<Address> {
-        let text = topics::registering_address(destination)?;
-        // Nothing is published under any other spelling of an address.
-        Address::parse(text, self.table.network).filter(|address| address.as_str() == text)
     }
 
     fn unsubscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) -> Result<(), &'static str> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::broker::Broker;
-use crate::api::{container_error, is_preflight};
+use crate::api::{container_error, is_preflight, too_many_requests};
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
 use crate::net::service::Exchange;
@@ -37,8 +37,7 @@ pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) ->
     let (request, response): (&'a Request<'a>, _) = (exchange.request, &mut *exchange.response);
     if exchange.is_rate_limited {
         // This response has none of the common headers.
-        response.header("DoSFilter", "unavailable");
-        container_error(response, 429, time);
+        too_many_requests(response, time);
         return None;
     }
     common_headers(request, response);

@@ -32,10 +32,6 @@ mod topics;
 pub use broker::Broker;
 pub use session_table::SessionId;
 
-use std::time::Duration;
-
-use stomp::DEFAULT_FRAME_BYTES;
-
 /// Limits of the broker.
 ///
 /// A request beyond a limit of its session or client is rejected. At a global limit, the session that gives way by the
@@ -56,10 +52,6 @@ pub struct Limits {
     pub addresses_per_session: usize,
     /// Unanswered queries of one session; at the limit its frames wait.
     pub queries_per_session: usize,
-    /// Bytes waiting to be sent to a session at which none of its queries is started, and its answer pauses.
-    pub query_backlog_bytes: usize,
-    /// Bytes of one inbound STOMP frame; a larger one is answered with ERROR, then close 1002.
-    pub frame_bytes: usize,
     /// Bytes of one session, checked when it subscribes or registers an address; beyond it, a SUBSCRIBE is answered
     /// with ERROR, a SEND on `/errors`.
     pub session_bytes: usize,
@@ -68,10 +60,6 @@ pub struct Limits {
     pub client_bytes: usize,
     /// Bytes of all sessions; a global limit.
     pub total_bytes: usize,
-    /// Time until the first message of a session; without one it is closed with 4500.
-    pub first_message: Duration,
-    /// Time without a frame after which a SockJS session gets a heartbeat.
-    pub heartbeat: Duration,
 }
 
 impl Default for Limits {
@@ -84,13 +72,9 @@ impl Default for Limits {
             patterns: 1_000,
             addresses_per_session: 1_000,
             queries_per_session: 16,
-            query_backlog_bytes: 64 * 1024,
-            frame_bytes: DEFAULT_FRAME_BYTES,
             session_bytes: 768 * 1024,
             client_bytes: 16 * 1024 * 1024,
             total_bytes: 64 * 1024 * 1024,
-            first_message: Duration::from_secs(60),
-            heartbeat: Duration::from_secs(25),
         }
     }
 }

@@ -17,6 +17,10 @@ use crate::quota::{Owner, Quota};
 
 /// Maximum length of a subscription id, in bytes; a longer one is rejected.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
+/// Time until the first message of a session; without one it is closed with 4500.
+const FIRST_MESSAGE: Duration = Duration::from_secs(60);
+/// Time without a frame after which a SockJS session gets a heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(25);
 /// Generated ids that are tried per work unit.
 const IDS_PER_UNIT: u64 = 5;
 /// Close code and reason when the session limit is reached.
@@ -110,7 +114,7 @@ impl SessionTable {
         // Eight hex digits name four billion sessions, which are never open at the same time.
         let (is_sockjs, name) = (name.is_some(), name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned));
         self.session_by_connection.insert(socket, id);
-        self.sessions.insert(id, Session::new(name, socket, is_sockjs, client, limits.frame_bytes, now));
+        self.sessions.insert(id, Session::new(name, socket, is_sockjs, client, now));
         self.places.hold(id, client, 1, now);
         self.schedule(id);
         while self.places.total() > limits.sessions
@@ -154,12 +158,12 @@ impl SessionTable {
 
     /// Runs the due timers: sends heartbeats, and closes sessions without a first message.
     pub fn on_timer(&mut self, effects: &mut dyn Effects) {
-        let (now, limits) = (self.now.monotonic, self.limits);
+        let now = self.now.monotonic;
         while let Some((due, id)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, id));
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.timer = None;
-            let is_heartbeat_due = session.heartbeat_due(&limits).is_some_and(|due| due <= now);
+            let is_heartbeat_due = session.heartbeat_due().is_some_and(|due| due <= now);
             if !session.is_closing
                 && is_heartbeat_due
                 && session.send_message(Message::of(sockjs::HEARTBEAT), now, effects).is_err()
@@ -167,8 +171,7 @@ impl SessionTable {
                 self.end(id);
             }
             let session = self.session(id);
-            if session.and_then(|session| session.silent_since).is_some_and(|since| now >= since + limits.first_message)
-            {
+            if session.and_then(|session| session.silent_since).is_some_and(|since| now >= since + FIRST_MESSAGE) {
                 self.close(id, (NO_FIRST_MESSAGE, ""), true, effects);
             }
             self.schedule(id);
@@ -184,7 +187,7 @@ impl SessionTable {
     /// again.
     pub fn schedule(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let due = session.due(&self.limits);
+        let due = session.due();
         if due.is_some_and(|due| session.timer.is_some_and(|timer| timer <= due)) {
             return;
         }
@@ -219,15 +222,6 @@ impl SessionTable {
     /// Number of sessions, including those that wait for their connection to close.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
-    }
-
-    /// Returns whether no connections, timers, quotas and addresses are left.
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.session_by_connection.is_empty()
-            && self.timers.is_empty()
-            && (self.places.is_empty() && self.memory.is_empty() && self.patterns.is_empty())
-            && (self.registered.is_empty() && self.topics.is_empty())
     }
 
     /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one. An
@@ -412,15 +406,6 @@ impl SessionTable {
         self.enforce_global_limits(effects);
     }
 
-    /// Counts the memory of a session's decoder.
-    pub fn update_decoder_usage(&mut self, id: SessionId, effects: &mut dyn Effects) {
-        if let Some(session) = self.session_mut(id) {
-            // The memory of an idle decoder is part of `SESSION_BYTES`.
-            session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
-            self.update_memory(id, effects);
-        }
-    }
-
     /// Sends one frame to a session. A session that cannot be sent to ends.
     pub fn send(&mut self, id: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
         let SessionTable { sessions, now, scratch, .. } = self;
@@ -597,14 +582,7 @@ pub enum QueryReading {
 
 impl Session {
     /// Creates a session that has not received anything yet.
-    pub fn new(
-        name: String,
-        socket: ConnectionId,
-        is_sockjs: bool,
-        client: Owner,
-        frame_bytes: usize,
-        now: Duration,
-    ) -> Self {
+    pub fn new(name: String, socket: ConnectionId, is_sockjs: bool, client: Owner, now: Duration) -> Self {
         Self {
             name,
             socket,
@@ -615,7 +593,7 @@ impl Session {
             counted: (0, 0),
             silent_since: Some(now),
             is_closing: false,
-            decoder: Decoder::new(frame_bytes),
+            decoder: Decoder::default(),
             decoder_bytes: 0,
             subscriptions: Subscriptions::default(),
             registrations: BTreeMap::new(),
@@ -652,14 +630,14 @@ impl Session {
 
     /// When it must be looked at: it gets a heartbeat, or is closed because of its silence. The end of a closed websocket is
     /// reported by its connection.
-    pub fn due(&self, limits: &Limits) -> Option<Duration> {
-        let silence = self.silent_since.map(|since| since + limits.first_message);
-        self.heartbeat_due(limits).into_iter().chain(silence).min().filter(|_| !self.is_closing)
+    pub fn due(&self) -> Option<Duration> {
+        let silence = self.silent_since.map(|since| since + FIRST_MESSAGE);
+        self.heartbeat_due().into_iter().chain(silence).min().filter(|_| !self.is_closing)
     }
 
     /// When its websocket gets a heartbeat.
-    pub fn heartbeat_due(&self, limits: &Limits) -> Option<Duration> {
-        self.is_sockjs.then(|| self.last_sent + limits.heartbeat)
+    pub fn heartbeat_due(&self) -> Option<Duration> {
+        self.is_sockjs.then(|| self.last_sent + HEARTBEAT)
     }
 
     /// Sends a STOMP frame: `head` and, if it is a MESSAGE, its body, in the form for a legacy client or not.
@@ -808,7 +786,7 @@ mod session_tests {
 
     fn session() -> Session {
         let owner = Owner::of(&client("10.0.0.1"));
-        Session::new("1c884f9d".to_owned(), ConnectionId(7), false, owner, 1_000, Duration::ZERO)
+        Session::new("1c884f9d".to_owned(), ConnectionId(7), false, owner, Duration::ZERO)
     }
 
     #[test]

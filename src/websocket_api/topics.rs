@@ -58,13 +58,12 @@ pub fn is_pattern(destination: &str) -> bool {
 /// Returns whether the concrete `topic` matches `pattern`; case-sensitive. A segment `**` also matches no segment, so
 /// `/blocks/**` matches `/blocks`.
 pub fn matches_pattern(pattern: &str, topic: &str) -> bool {
-    let any_segments = |segment: &str| segment == "**";
-    glob(pattern.split('/'), topic.split('/'), any_segments, matches_segment)
+    glob(pattern.split('/'), topic.split('/'), |segment: &str| segment == "**", matches_segment)
 }
 
 fn matches_segment(pattern: &str, segment: &str) -> bool {
-    let one = |pattern, character| pattern == '?' || pattern == character;
-    glob(pattern.chars(), segment.chars(), |c| c == '*', one)
+    let is_match = |pattern, character| pattern == '?' || pattern == character;
+    glob(pattern.chars(), segment.chars(), |character| character == '*', is_match)
 }
 
 /// Matches `pattern` item by item against all of `text`. Backtracking to the last wildcard suffices: whatever an
@@ -93,9 +92,7 @@ where
             }
             _ => {
                 // The last wildcard must match one more item.
-                let Some((after, rest)) = &mut last_wildcard else {
-                    return false;
-                };
+                let Some((after, rest)) = &mut last_wildcard else { return false };
                 if rest.next().is_none() {
                     return false;
                 }
@@ -333,11 +330,6 @@ impl Topics {
         self.has_statuses() && self.subscribed(&Rc::from(status_topic(hash)), SessionId(0)).next().is_some()
     }
 
-    /// Number of pairs of session and topic; patterns do not count.
-    pub fn len(&self) -> usize {
-        self.exact.len()
-    }
-
     /// Number of distinct patterns.
     pub fn pattern_count(&self) -> usize {
         self.patterns.len()
@@ -387,6 +379,13 @@ impl UsedIds {
 mod topic_tests {
     use super::*;
     use proptest::prelude::*;
+
+    impl Topics {
+        /// Number of pairs of session and topic; patterns do not count.
+        pub(in crate::websocket_api) fn len(&self) -> usize {
+            self.exact.len()
+        }
+    }
 
     fn text(text: &str) -> Rc<str> {
         Rc::from(text)

@@ -60,20 +60,24 @@ fn of_body(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// Starts a stream for the accounts with these addresses, or for all accounts.
 fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> Result<(), ApiError> {
-    let (confirmations, start) = (confirmations(context)?, start_of(context)?);
+    let confirmations = match context.parameter("confirmations")? {
+        Some(text) => parse_i64(&text).ok().filter(|number| (0..=MAX_CONFIRMATIONS).contains(number)),
+        None => Some(1),
+    };
+    let confirmations = confirmations.ok_or(ApiError::argument("confirmations must be a number from 0 to 1000000"))?;
+    let start = start_of(context)?;
     let mosaic = context.parameter("mosaic")?.map(|text| MosaicId::parse(&text)).transpose();
     let mosaic = mosaic.map_err(|_| ApiError::argument("mosaic must be a namespace and a name, such as nem:xem"))?;
     let kinds = context.parameter("kinds")?.map_or(Ok(Kinds::default()), |text| Kinds::parse(&text))?;
-    let filter = Filter { addresses: None, mosaic, kinds, confirmations };
+    let filter = Filter { addresses: None, mosaic, kinds, confirmations: confirmations.unsigned_abs() };
     let stream = EventStream::new(context.connection, addresses, filter, start);
-    context.send_events(stream)
-}
-
-fn confirmations(context: &RequestContext<'_>) -> Result<u64, ApiError> {
-    let Some(text) = context.parameter("confirmations")? else { return Ok(1) };
-    let number = parse_i64(&text).ok().filter(|number| (0..=MAX_CONFIRMATIONS).contains(number));
-    let number = number.ok_or(ApiError::argument("confirmations must be a number from 0 to 1000000"))?;
-    Ok(number.unsigned_abs())
+    // Proxies must not hold the events back.
+    let response = &mut *context.response.response;
+    response.compress = false;
+    response.header("Content-Type", "text/event-stream");
+    response.header("Cache-Control", "no-store");
+    response.header("X-Accel-Buffering", "no");
+    context.run_stream(Box::new(stream))
 }
 
 /// Returns where a stream begins: after the event with an id, or with the block at a height, or now.

@@ -251,7 +251,11 @@ impl EventStream {
                 Position::InChain => break,
                 Position::Ahead => return Ok(false),
                 Position::Undone(block, common) => self.tell_undone(&block, common, node, out)?,
-                Position::Forked(height) => self.tell_unknown_rollback(height, node, out)?,
+                Position::Forked(height) => {
+                    let height = self.place.rollback.map_or(height, |told| height.min(told));
+                    self.place = Place::after(height, &node.chain)?;
+                    write_event(out, "rollback", &self.place, &rollback_text(height, false), b"");
+                }
                 Position::Foreign => return Err(FOREIGN),
             }
             if is_step_over(out, node) {
@@ -332,19 +336,6 @@ impl EventStream {
             _ => Place::after(before, &node.chain)?,
         };
         self.place.rollback = Some(common).filter(|common| *common < before);
-        Ok(())
-    }
-
-    /// Tells that everything above a height is undone, without saying what.
-    fn tell_unknown_rollback(
-        &mut self,
-        height: Height,
-        node: &mut NodeContext<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ApiError> {
-        let height = self.place.rollback.map_or(height, |told| height.min(told));
-        self.place = Place::after(height, &node.chain)?;
-        write_event(out, "rollback", &self.place, &rollback_text(height, false), b"");
         Ok(())
     }
 

@@ -82,7 +82,6 @@ fn page(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 }
 
 /// Values that are inserted into the page.
-#[derive(Clone, Debug)]
 pub struct Settings {
     /// Port of the HTTP interface.
     pub http_port: u16,
