@@ -11,7 +11,7 @@ use crate::codec::{self, Encoder};
 use crate::crypto::Signature;
 use crate::model::{Address, Block, Hash256, Height, Transaction};
 use crate::peer::wire::Score;
-use crate::store::{StoreError, StoredHeader, StoredTransaction, stored_header};
+use crate::store::{StoreError, StoredHeader, stored_header};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -255,7 +255,15 @@ impl ExplorerBlock {
             let cursor = self.cursor.take().unwrap_or_else(|| start.clone());
             let mut reader = chain.reopen_block(cursor)?.ok_or(REPLACED)?;
             while let Some(raw) = reader.next_raw()? {
-                write_entry(&raw, (step.format() == Format::Json) != self.is_second, step)?;
+                step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+                match step.format() {
+                    format if (format == Format::Json) != self.is_second => {
+                        step.node.budget.charge(cost::HASH);
+                        step.push(&ExplorerEntry(&raw.read()?));
+                    }
+                    Format::Json => step.push(&raw.read()?),
+                    Format::Binary => step.push_binary(raw.bytes),
+                }
                 if step.must_pause() {
                     self.cursor = Some(reader.cursor);
                     return Ok(());
@@ -267,25 +275,6 @@ impl ExplorerBlock {
             step.next_list();
         }
     }
-}
-
-/// Writes a transaction with its hashes, or as in the block.
-fn write_entry(
-    raw: &StoredTransaction<'_>,
-    with_hashes: bool,
-    step: &mut ListStep<'_, '_, '_>,
-) -> Result<(), ApiError> {
-    step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
-    if with_hashes {
-        step.node.budget.charge(cost::HASH);
-        step.push(&ExplorerEntry(&raw.read()?));
-    } else {
-        match step.format() {
-            Format::Binary => step.push_binary(raw.bytes),
-            Format::Json => step.push(&raw.read()?),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

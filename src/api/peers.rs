@@ -18,8 +18,8 @@ use crate::peer::{Manager, UnidentifiedPeer};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/node/peer-list/all", known_nodes),
-    get("/node/peer-list/reachable", reachable_nodes),
+    get("/node/peer-list/all", |context| send_nodes(context, Manager::collection)),
+    get("/node/peer-list/reachable", |context| send_nodes(context, Manager::active)),
     get("/node/peer-list/active", active_nodes),
     get("/node/experiences", experiences),
     get("/node/active-peers/max-chain-height", max_chain_height),
@@ -27,17 +27,10 @@ pub const ROUTES: &[Route] = &[
     get("/local/reorgs", reorgs).local().own(),
 ];
 
-/// `GET /node/peer-list/all`
-fn known_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+/// `GET /node/peer-list/all` and `GET /node/peer-list/reachable`
+fn send_nodes<T: View + Default>(context: &mut RequestContext<'_>, of: fn(&Manager) -> T) -> Result<(), ApiError> {
     context.node.require_joined()?;
-    let nodes = context.node.peers.as_deref().map(Manager::collection).unwrap_or_default();
-    context.response.send(&nodes)
-}
-
-/// `GET /node/peer-list/reachable`
-fn reachable_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.node.require_joined()?;
-    let nodes = context.node.peers.as_deref().map(Manager::active).unwrap_or_default();
+    let nodes = context.node.peers.as_deref().map(of).unwrap_or_default();
     context.response.send(&nodes)
 }
 

@@ -207,7 +207,7 @@ pub struct ListStep<'a, 'n, 'w> {
     is_separate: bool,
     /// The open lists: each but the first belongs to the current element of the one before.
     lists: &'a mut Vec<ListWriter>,
-    /// Place of this list among them, once it is open.
+    /// Place among them of the list to which elements are appended, once it is open.
     level: usize,
     /// The step ends before the list is complete; the next step continues it.
     pub is_interrupted: bool,
@@ -261,26 +261,17 @@ impl ListStep<'_, '_, '_> {
 
     /// Writes an element that has a list of its own, as far as the budget reaches; returns whether it is complete. If it is
     /// not, the next step must continue it.
-    pub fn element<F>(&mut self, write: F) -> Result<bool, ApiError>
-    where
-        F: FnOnce(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
-    {
+    pub fn element(
+        &mut self,
+        write: impl FnOnce(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
+    ) -> Result<bool, ApiError> {
         self.open(&DataListHead);
-        let mut step = ListStep {
-            node: &mut *self.node,
-            held_bytes: &mut *self.held_bytes,
-            writer: &mut *self.writer,
-            signature: None,
-            is_separate: false,
-            lists: &mut *self.lists,
-            level: self.level + 1,
-            is_interrupted: false,
-        };
-        write(&mut step)?;
-        self.is_interrupted = step.is_interrupted;
+        self.level += 1;
+        write(self)?;
         if !self.is_interrupted {
-            step.close();
+            self.close();
         }
+        self.level -= 1;
         Ok(!self.is_interrupted)
     }
 
@@ -304,7 +295,7 @@ impl ListStep<'_, '_, '_> {
     /// Returns whether to go on when `left` elements are left: not at the end of the list, nor once the budget is spent
     /// or a separate element is written, in which cases the next step continues.
     pub fn should_continue(&mut self, left: usize) -> bool {
-        let is_over = self.node.budget.is_exhausted() || self.is_separate && self.written() > 0;
+        let is_over = self.node.budget.is_exhausted() || self.is_separate && self.level == 0 && self.written() > 0;
         self.is_interrupted = left > 0 && is_over;
         left > 0 && !self.is_interrupted
     }

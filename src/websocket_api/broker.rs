@@ -1,6 +1,7 @@
 //! The broker: entry points for events of sessions and of the chain; and what waits to be published: news for all
 //! subscribers, and queries whose answers go to the sessions that asked.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -89,26 +90,24 @@ impl Broker {
         if message.is_empty() {
             return Progress::Done;
         }
+        let mut stream = Cow::Borrowed(message);
         if is_sockjs {
             effects.charge(socket, u32::try_from(message.len() / PAYLOAD_BYTES_PER_UNIT).unwrap_or(u32::MAX));
             match sockjs::read_message(message) {
-                Ok(stream) => self.feed(id, &stream),
-                Err(code) => self.table.close(id, (code, ""), code == sockjs::SERVER_ERROR, effects),
+                Ok(joined) => stream = Cow::Owned(joined),
+                Err(code) => {
+                    self.table.close(id, (code, ""), code == sockjs::SERVER_ERROR, effects);
+                    return Progress::Done;
+                }
             }
-        } else {
-            self.feed(id, message);
         }
-        self.handle_frames(id, effects)
-    }
-
-    /// Feeds received bytes into a session's decoder.
-    fn feed(&mut self, id: SessionId, stream: &[u8]) {
-        let Some(session) = self.table.session_mut(id) else { return };
-        session.decoder.feed(stream);
+        let Some(session) = self.table.session_mut(id) else { return Progress::Done };
+        session.decoder.feed(&stream);
         if session.silent_since.take().is_some() {
             self.table.schedule(id);
         }
         self.table.record_message(id);
+        self.handle_frames(id, effects)
     }
 
     /// Continues a message that [`on_message`](Self::on_message) left unfinished.

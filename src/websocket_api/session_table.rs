@@ -127,20 +127,13 @@ impl SessionTable {
         Some(id)
     }
 
-    /// Removes a session and everything that belongs to it.
-    fn remove(&mut self, id: SessionId) {
+    /// Handles the loss of a websocket: its session is removed with everything that belongs to it, and returned.
+    pub fn on_disconnect(&mut self, socket: ConnectionId) -> Option<SessionId> {
+        let id = self.session_by_connection.remove(&socket)?;
         self.end(id);
-        let Some(session) = self.sessions.remove(&id) else { return };
-        self.session_by_connection.remove(&session.socket);
-        if let Some(due) = session.timer {
+        if let Some(due) = self.sessions.remove(&id).and_then(|session| session.timer) {
             self.timers.remove(&(due, id));
         }
-    }
-
-    /// Handles the loss of a websocket: its session is removed, and returned.
-    pub fn on_disconnect(&mut self, socket: ConnectionId) -> Option<SessionId> {
-        let id = self.session_of(socket)?;
-        self.remove(id);
         Some(id)
     }
 

@@ -269,8 +269,8 @@ impl EventStream {
             } else if self.place.height < target && !self.filter.tells_chain() {
                 node.budget.charge(cost::HEADER);
                 self.place = Place::after(target, &node.chain)?;
-            } else if let Some(end) = self.window_end(target, node) {
-                self.window = Some(Box::new(self.open_window(end, node)?));
+            } else if let Some(window) = self.open_window(target, node)? {
+                self.window = Some(Box::new(window));
             } else if self.place.height > target || (self.place.height == target && self.place.next == END) {
                 return self.tell_mempool(node, out);
             } else {
@@ -282,22 +282,20 @@ impl EventStream {
         }
     }
 
-    /// Returns the end of the blocks that are told along transaction lists, if the stream is that far behind.
-    fn window_end(&self, target: Height, node: &NodeContext<'_>) -> Option<Height> {
+    /// Returns the next window, if the stream is so far behind that it follows the transaction lists of its accounts.
+    fn open_window(&self, target: Height, node: &NodeContext<'_>) -> Result<Option<Window>, StoreError> {
         let is_possible = self.filter.addresses.is_some() && !self.filter.kinds.blocks;
         let last = target.0.min(node.chain.height.0.saturating_sub(node.chain.network.chain.rewrite_limit));
-        (is_possible && self.place.height.0 + FAR < last).then_some(Height(last))
-    }
-
-    /// Returns the next window, up to a height at most.
-    fn open_window(&self, end: Height, node: &NodeContext<'_>) -> Result<Window, StoreError> {
-        let end = Height(end.0.min(self.place.height.0.saturating_add(self.span)));
+        if !is_possible || self.place.height.0 + FAR >= last {
+            return Ok(None);
+        }
+        let end = Height(last.min(self.place.height.0.saturating_add(self.span)));
         let first = match self.place.next {
             END => TxLocation { height: self.place.height.next(), index: 0 },
             index => TxLocation { height: self.place.height, index },
         };
         let before = stored_header(node.chain.snapshot, end)?.ok_or(DAMAGED)?.ids.1;
-        Ok(Window { first, end, before, searched: 0, list: None, found: Vec::new() })
+        Ok(Some(Window { first, end, before, searched: 0, list: None, found: Vec::new() }))
     }
 
     /// Tells the last transaction of an undone block that was told, or goes on with its parent.
