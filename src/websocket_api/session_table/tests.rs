@@ -147,7 +147,6 @@ fn small() -> Limits {
         session_bytes: 5_000,
         client_bytes: 9_000,
         total_bytes: 12_000,
-        ..Limits::default()
     }
 }
 
