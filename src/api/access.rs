@@ -158,20 +158,20 @@ impl Settings {
 fn has_trusted_origin(request: &Request<'_>, settings: &Settings) -> bool {
     // `none`: the user typed the address.
     let is_same_site = all(request, "Sec-Fetch-Site", |site| matches!(site, "same-origin" | "none"));
-    let is_trusted = |origin: &str| {
-        settings.local_origins.iter().any(|named| named.eq_ignore_ascii_case(origin))
-            || is_same_site && is_own_origin(origin, request)
+    // The origin of this interface, as the request names it. A browser sends `null` for an origin that it hides.
+    let is_own = |origin: &str| {
+        let named = origin.strip_prefix("http://").zip(request.header("Host"));
+        named.is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
     };
+    let is_trusted = |origin: &str| {
+        settings.local_origins.iter().any(|named| named.eq_ignore_ascii_case(origin)) || is_same_site && is_own(origin)
+    };
+    // A page can suppress `Referer`, and only recent browsers send `Sec-Fetch-Site`, and only to loopback hosts.
+    let is_browser = request.header("User-Agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
+    let may_be_page = is_browser && !has(request, "Sec-Fetch-Site");
     all(request, "Origin", is_trusted)
         && all(request, "Referer", |page| origin_of(page).is_some_and(is_trusted))
-        && (has(request, "Origin") || has(request, "Referer") || is_same_site && !may_be_browser_page(request))
-}
-
-/// Returns whether a request that names no page may come from a page in a browser: a page can suppress `Referer`, and
-/// only recent browsers send `Sec-Fetch-Site`, and only to loopback hosts.
-fn may_be_browser_page(request: &Request<'_>) -> bool {
-    let is_browser = request.header("User-Agent").is_some_and(|agent| agent.starts_with("Mozilla/"));
-    is_browser && !has(request, "Sec-Fetch-Site")
+        && (has(request, "Origin") || has(request, "Referer") || is_same_site && !may_be_page)
 }
 
 fn has(request: &Request<'_>, name: &str) -> bool {
@@ -186,16 +186,18 @@ fn all(request: &Request<'_>, name: &str, condition: impl Fn(&str) -> bool) -> b
         .all(|(_, value)| std::str::from_utf8(value).is_ok_and(&condition))
 }
 
+/// Returns whether a host is the loopback, a local address or one of the names of this machine.
 fn names_this_machine(authority: &str, settings: &Settings) -> bool {
     let host = host_of(authority);
-    is_own_host(host, settings) || address_of(host).is_some_and(|address| settings.local.contains(address))
-}
-
-/// Returns whether an origin such as `http://localhost:7890` is this interface, as the request names it. A browser
-/// sends `null` for an origin that it hides.
-fn is_own_origin(origin: &str, request: &Request<'_>) -> bool {
-    let authority = origin.strip_prefix("http://");
-    authority.zip(request.header("Host")).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
+    let plain = host.strip_suffix('.').unwrap_or(host);
+    let address = address_of(plain);
+    plain.eq_ignore_ascii_case("localhost")
+        || address.is_some_and(|address| address.is_loopback())
+        || address_of(host).is_some_and(|address| settings.local.contains(address))
+        || settings.host_names.iter().any(|name| match (address, address_of(name)) {
+            (Some(sent), Some(known)) => sent == known,
+            _ => !plain.is_empty() && name.eq_ignore_ascii_case(plain),
+        })
 }
 
 /// Returns the origin of a page.
@@ -203,18 +205,6 @@ fn origin_of(page: &str) -> Option<&str> {
     let authority = page.find("://")? + "://".len();
     let length = page[authority..].find(['/', '?', '#']).unwrap_or(page.len() - authority);
     Some(&page[..authority + length])
-}
-
-/// Returns whether a host is the loopback or one of the names of this machine.
-fn is_own_host(host: &str, settings: &Settings) -> bool {
-    let host = host.strip_suffix('.').unwrap_or(host);
-    let address = address_of(host);
-    host.eq_ignore_ascii_case("localhost")
-        || address.is_some_and(|address| address.is_loopback())
-        || settings.host_names.iter().any(|name| match (address, address_of(name)) {
-            (Some(sent), Some(known)) => sent == known,
-            _ => !host.is_empty() && name.eq_ignore_ascii_case(host),
-        })
 }
 
 /// Returns the host in `host:port`, an IPv6 address without its brackets.

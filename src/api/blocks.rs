@@ -1,5 +1,6 @@
 //! The chain and its blocks: handlers, views and streams. A block can have thousands of transactions.
 
+use super::peer_requests::{send_signed, signature_of};
 use super::request_context::positive_height;
 use super::routes::{Route, get, post};
 use super::streams::{ListSize, ListStep, ListStream, list_stream};
@@ -7,9 +8,10 @@ use super::{ApiError, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::BlockCursor;
 use crate::codec::{self, Encoder};
+use crate::crypto::Signature;
 use crate::model::{Address, Block, Hash256, Height, Transaction};
 use crate::peer::wire::Score;
-use crate::store::{StoreError, StoredHeader, StoredTransaction, stored_header};
+use crate::store::{StoreError, StoredHeader, stored_header};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -27,16 +29,16 @@ const MAX_BLOCKS: u64 = 10;
 /// A reorg replaced the block meanwhile.
 pub(super) const REPLACED: ApiError = ApiError::unavailable("the block was replaced while it was shown");
 
-/// `GET /chain/height`
-fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+/// `/chain/height`
+pub(super) fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let height = context.node.chain.height;
-    context.response.send(&height)
+    send_signed(context, &height)
 }
 
-/// `GET /chain/score`
-fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+/// `/chain/score`
+pub(super) fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let score = chain_score(&context.node)?;
-    context.response.send(&Score(score))
+    send_signed(context, &Score(score))
 }
 
 /// Returns the score of the chain.
@@ -45,23 +47,28 @@ pub(super) fn chain_score(node: &NodeContext<'_>) -> Result<i128, StoreError> {
     Ok(tip.ok_or(StoreError::Damaged("a block"))?.score)
 }
 
-/// `GET /chain/last-block`
-fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let height = context.node.chain.height;
-    send_block(context, height)
+/// `/chain/last-block`
+pub(super) fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    let (height, signature) = (context.node.chain.height, signature_of(context)?);
+    send_block(context, height, signature)
 }
 
 /// `POST /block/at/public`
 fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let height = context.body()?;
-    send_block(context, height)
+    send_block(context, height, None)
 }
 
-fn send_block(context: &mut RequestContext<'_>, height: Height) -> Result<(), ApiError> {
+/// Responds with a block, to a peer with the signature of its challenge.
+pub(super) fn send_block(
+    context: &mut RequestContext<'_>,
+    height: Height,
+    signature: Option<Signature>,
+) -> Result<(), ApiError> {
     if !context.node.chain.has_block(height) {
         return Err(ApiError::no_block(height));
     }
-    context.send_stream(BlockBody::new(height).into_stream())
+    context.send_stream(BlockBody::new(height).into_stream().signed(signature))
 }
 
 /// `GET /block/get`: the block with a hash, if a reorg can still replace it; it is searched from the tip down. Blocks are
@@ -248,7 +255,15 @@ impl ExplorerBlock {
             let cursor = self.cursor.take().unwrap_or_else(|| start.clone());
             let mut reader = chain.reopen_block(cursor)?.ok_or(REPLACED)?;
             while let Some(raw) = reader.next_raw()? {
-                write_entry(&raw, (step.format() == Format::Json) != self.is_second, step)?;
+                step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
+                match step.format() {
+                    format if (format == Format::Json) != self.is_second => {
+                        step.node.budget.charge(cost::HASH);
+                        step.push(&ExplorerEntry(&raw.read()?));
+                    }
+                    Format::Json => step.push(&raw.read()?),
+                    Format::Binary => step.push_binary(raw.bytes),
+                }
                 if step.must_pause() {
                     self.cursor = Some(reader.cursor);
                     return Ok(());
@@ -260,25 +275,6 @@ impl ExplorerBlock {
             step.next_list();
         }
     }
-}
-
-/// Writes a transaction with its hashes, or as in the block.
-fn write_entry(
-    raw: &StoredTransaction<'_>,
-    with_hashes: bool,
-    step: &mut ListStep<'_, '_, '_>,
-) -> Result<(), ApiError> {
-    step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
-    if with_hashes {
-        step.node.budget.charge(cost::HASH);
-        step.push(&ExplorerEntry(&raw.read()?));
-    } else {
-        match step.format() {
-            Format::Binary => step.push_binary(raw.bytes),
-            Format::Json => step.push(&raw.read()?),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -36,8 +36,6 @@ pub const MAX_PATH: usize = 128;
 /// History of incoming requests.
 #[derive(Debug, Default)]
 pub struct RequestHistory {
-    /// Excluded paths.
-    pub excluded_paths: Vec<String>,
     recorded: u64,
     /// Newest first.
     latest: VecDeque<RequestRecord<IpAddr>>,
@@ -50,11 +48,6 @@ pub struct RequestHistory {
 }
 
 impl RequestHistory {
-    /// Creates an empty history that excludes these paths, ignoring case.
-    pub fn new(excluded_paths: Vec<String>) -> RequestHistory {
-        RequestHistory { excluded_paths, ..RequestHistory::default() }
-    }
-
     /// Logs, at most once a minute, that a rejected transaction was signed in another form. Returns whether it was
     /// logged.
     pub fn warn_rewritten(&mut self, hash: &Hash256, running: Duration) -> bool {
@@ -74,9 +67,9 @@ impl RequestHistory {
         self.has_current = false;
     }
 
-    /// Records the request in hand, which has a route.
-    pub fn record(&mut self, path: &str, address: IpAddr, now: Timestamp) {
-        if self.excluded_paths.iter().any(|unaudited| unaudited.eq_ignore_ascii_case(path)) {
+    /// Records the request in hand, which has a route, unless its path is excluded, ignoring case.
+    pub fn record(&mut self, excluded_paths: &[String], path: &str, address: IpAddr, now: Timestamp) {
+        if excluded_paths.iter().any(|unaudited| unaudited.eq_ignore_ascii_case(path)) {
             return;
         }
         self.recorded += 1;
@@ -208,14 +201,14 @@ mod tests {
 
     #[test]
     fn the_request_history_keeps_the_latest_requests_in_constant_memory() {
-        let mut history = RequestHistory::new(vec!["/Status".to_owned()]);
+        let mut history = RequestHistory::default();
         for path in ["/a", "/status", "/b"] {
-            history.record(path, HOST, Timestamp(1));
+            history.record(&["/Status".to_owned()], path, HOST, Timestamp(1));
         }
         assert_eq!(numbers(history.latest.iter()), [2, 1]);
         let long = "é".repeat(MAX_PATH);
         for _ in 0..2 * MAX_LATEST {
-            history.record(&long, HOST, Timestamp(2));
+            history.record(&[], &long, HOST, Timestamp(2));
         }
         let latest = numbers(history.latest.iter());
         assert_eq!((latest.len(), latest[0], latest[49]), (MAX_LATEST, 102, 53));
@@ -224,17 +217,17 @@ mod tests {
 
     #[test]
     fn a_request_is_outstanding_until_it_is_answered_or_disconnected() {
-        let mut history = RequestHistory::new(vec!["/quiet".to_owned()]);
-        history.record("/a", HOST, Timestamp(1));
+        let mut history = RequestHistory::default();
+        history.record(&[], "/a", HOST, Timestamp(1));
         assert_eq!(numbers(history.outstanding()), [1]);
         history.suspend(ConnectionId(7));
         history.begin_step();
-        history.record("/quiet", HOST, Timestamp(1));
+        history.record(&["/quiet".to_owned()], "/quiet", HOST, Timestamp(1));
         history.suspend(ConnectionId(8));
         assert_eq!(numbers(history.outstanding()), [1], "one that is left out waits unseen");
         history.begin_step();
         history.suspend(ConnectionId(7));
-        history.record("/b", HOST, Timestamp(2));
+        history.record(&[], "/b", HOST, Timestamp(2));
         assert_eq!(numbers(history.outstanding()), [1, 2]);
         history.begin_step();
         history.finish(ConnectionId(7));
@@ -244,10 +237,10 @@ mod tests {
 
     #[test]
     fn the_outstanding_request_list_is_limited() {
-        let mut history = RequestHistory::new(Vec::new());
+        let mut history = RequestHistory::default();
         for connection in 0..2 * MAX_OUTSTANDING {
             history.begin_step();
-            history.record("/a", HOST, Timestamp(1));
+            history.record(&[], "/a", HOST, Timestamp(1));
             history.suspend(ConnectionId(connection as u64));
         }
         history.begin_step();
@@ -258,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_warning_about_a_rewritten_transaction_appears_once_a_minute() {
-        let mut history = RequestHistory::new(Vec::new());
+        let mut history = RequestHistory::default();
         let seconds = [0, 1, 59, 60, 61, 119, 121];
         let reported = seconds.map(|second| history.warn_rewritten(&Hash256::default(), Duration::from_secs(second)));
         assert_eq!(reported, [true, false, false, true, false, false, true]);

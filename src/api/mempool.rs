@@ -59,11 +59,9 @@ const MAX_SHOWN: usize = 25;
 /// both.
 fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let address = context.address()?;
-    let limit = match context.parameter("hashes")?.as_deref() {
-        None | Some("false") => None,
-        Some("true") => Some(parse_page(None, context.parameter("pageSize")?.as_deref())?.size),
-        Some(_) => return Err(ApiError::argument("hashes must be true or false")),
-    };
+    let has_hashes = context.flag("hashes")?;
+    let size = context.parameter("pageSize")?;
+    let limit = if has_hashes { Some(parse_page(None, size.as_deref())?.size) } else { None };
     let mut search = AccountSearch::new(address, limit.unwrap_or(MAX_SHOWN));
     let mut found: Option<std::vec::IntoIter<Unconfirmed>> = None;
     let shown =

@@ -10,16 +10,13 @@
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers, views and streams |
 //! | `request_context` | what a handler receives: parameters of the request, the node, the response |
 //! | `access` | who may use a route, and the settings of the interface |
-//! | `body_parser` | large bodies, and whose is parsed next |
 //! | [`streams`] | streamed responses, and those in progress by connection |
 //! | [`events`] | the stream of events, and what all such streams share |
 //! | `response` | writing of views, media types, and responses that are kept until the chain changes |
 
 mod access;
-mod account_history;
 mod accounts;
 mod blocks;
-mod body_parser;
 mod debug;
 mod error;
 pub mod events;
@@ -27,7 +24,6 @@ pub mod explorer;
 mod harvesting;
 mod mempool;
 mod mosaics;
-mod namespaces;
 mod node;
 mod peer_requests;
 mod peers;
@@ -37,26 +33,21 @@ pub mod routes;
 pub mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
-mod transaction_status;
 mod transactions;
-mod transfers;
 
 pub use access::{Features, Settings};
-pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo};
+pub use accounts::{ALL_TRANSFERS, AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo, transfer_page};
 pub use blocks::BlockBody;
 pub use error::ApiError;
 pub use events::{EventFeed, MempoolEvent};
 pub use explorer::Explorer;
-pub use mosaics::{DefinitionAndSupply, definitions_owned_by, mosaics_owned_by, supply_of};
-pub use namespaces::namespaces_rented_by;
+pub use mosaics::{DefinitionAndSupply, definitions_owned_by, mosaics_owned_by, namespaces_rented_by, supply_of};
 pub use node::{BootRequest, ClockState, NodeStatus, OPENAPI, RequestResult, ResultKind};
 pub use request_context::{Command, NodeContext, Page, RequestContext};
-pub use response::{MAX_CACHED_BYTES, container_error};
+pub use response::{MAX_CACHED_BYTES, container_error, too_many_requests};
 pub use routes::ROUTES;
 pub use streams::MAX_LIST_BYTES;
-pub use transaction_status::TransactionStatus;
-pub use transactions::{TransactionMeta, TransactionPair};
-pub use transfers::{ALL_TRANSFERS, transfer_page};
+pub use transactions::{TransactionMeta, TransactionPair, TransactionStatus};
 
 pub use crate::codec::Format;
 /// An object of the interface.
@@ -66,11 +57,10 @@ pub use crate::state::{LinkPhase, RemoteStatus};
 
 use std::time::Duration;
 
-use body_parser::{BodyParser, ParsingTurns};
 use debug::RequestHistory;
-use response::{Accept, CacheKey, ResponseCache, ResponseWriter};
+use response::{Accept, ResponseCache, ResponseWriter};
 use routes::{BodyLimit, MalformedPath, PathRoutes, Route};
-use streams::{KeptLists, PendingStreams, ResponseStream};
+use streams::{BodyParser, KeptLists, ParsingTurns, PendingStreams, ResponseStream};
 
 use crate::budget::cost;
 use crate::codec::json::JsonEncoder;
@@ -99,6 +89,7 @@ pub struct Answer {
 }
 
 /// The HTTP interface.
+#[derive(Default)]
 pub struct Api {
     /// The settings.
     pub settings: Settings,
@@ -115,17 +106,8 @@ pub struct Api {
 
 impl Api {
     /// Creates the interface.
-    pub fn new(mut settings: Settings) -> Api {
-        let history = RequestHistory::new(std::mem::take(&mut settings.unaudited_paths));
-        Api {
-            settings,
-            json: JsonEncoder::default(),
-            pending_streams: PendingStreams::default(),
-            parsing_turns: ParsingTurns::default(),
-            request_history: history,
-            cache: ResponseCache::default(),
-            kept_lists: KeptLists::default(),
-        }
+    pub fn new(settings: Settings) -> Api {
+        Api { settings, ..Api::default() }
     }
 
     /// Sets what counts the bodies that many connections share.
@@ -135,8 +117,7 @@ impl Api {
     }
 
     /// Replaces the settings, from the next request on.
-    pub fn change(&mut self, mut settings: Settings) {
-        self.request_history.excluded_paths = std::mem::take(&mut settings.unaudited_paths);
+    pub fn change(&mut self, settings: Settings) {
         self.settings = settings;
         self.cache.clear();
     }
@@ -174,7 +155,7 @@ impl Api {
         let now = node.chain.now;
         let accept = accept_of(request, path, route);
         let response = ResponseWriter { response: exchange.response, json, accept, now };
-        let (parsed_body, command, pending) = (None, None, None);
+        let (parsed_body, command, cache_key, pending) = (None, None, None, None);
         let mut context = RequestContext {
             request,
             client,
@@ -187,28 +168,22 @@ impl Api {
             kept_lists,
             parsed_body,
             command,
+            cache_key,
             response,
             pending,
         };
         let begun = match stream {
-            Some(stream) => stream.and_then(|stream| context.run_stream(stream)).map(|()| Begun::Response(None)),
+            Some(stream) => stream.and_then(|stream| context.run_stream(stream)).map(|()| Progress::Done),
             None => begin(&mut context, exchange.is_rate_limited, cache, parsing_turns),
         };
-        let mut cache_key = None;
-        let stored = begun.and_then(|begun| match (begun, context.pending.take()) {
-            (Begun::Waits, _) => Ok(Progress::Suspended),
+        let stored = begun.and_then(|progress| match context.pending.take() {
+            None => Ok(progress),
             // The head is that of a response to GET, whose body would be endless.
-            (_, Some((_, Progress::Streaming))) if context.request.method == "HEAD" => {
+            Some((_, Progress::Streaming)) if context.request.method == "HEAD" => {
                 context.response.response.is_streaming = true;
                 Ok(Progress::Done)
             }
-            (_, Some((stream, progress))) => {
-                store_stream(&mut context, stream, progress, pending_streams, (connection, client_key))
-            }
-            (Begun::Response(key), None) => {
-                cache_key = key;
-                Ok(Progress::Done)
-            }
+            Some((stream, progress)) => store_stream(&mut context, stream, progress, pending_streams),
         });
         let progress = stored.unwrap_or_else(|error| {
             context.response.failure(&error);
@@ -217,7 +192,9 @@ impl Api {
             }
             Progress::Done
         });
-        if let Some(key) = cache_key.filter(|_| progress == Progress::Done && context.response.response.status == 200) {
+        if let Some(key) =
+            context.cache_key.filter(|_| progress == Progress::Done && context.response.response.status == 200)
+        {
             cache.insert(key, &context.response.response.body);
         }
         pending_streams.activate_queued(client_key);
@@ -249,9 +226,10 @@ impl Api {
 
     /// Responds with the metrics; returns the work units spent.
     pub fn send_metrics(&self, response: &mut Response, metrics: &Exposition) -> u32 {
-        let text = metrics.text();
-        response::typed_text(response, metrics::CONTENT_TYPE, text);
-        cost::bytes(text.len())
+        response.header("Content-Type", metrics::CONTENT_TYPE);
+        response.header("Cache-Control", response::NO_CACHE);
+        response.body.extend_from_slice(metrics.text().as_bytes());
+        cost::bytes(metrics.text().len())
     }
 
     /// Returns the connections to resume, each once. `now` is monotonic.
@@ -274,31 +252,24 @@ impl Api {
     }
 }
 
-/// How a request began.
-enum Begun {
-    /// With its response, or a part of it. If the response is complete, it is cached under the key.
-    Response(Option<CacheKey>),
-    /// It waits for a turn to parse its body, and then begins anew.
-    Waits,
-}
-
-/// Starts a response. The order of the checks decides which error the client gets.
+/// Starts a response; the progress is `Suspended` if the request waits for a turn to parse its body, and then begins anew. The
+/// order of the checks decides which error the client gets.
 fn begin(
     context: &mut RequestContext<'_>,
     is_rate_limited: bool,
     cache: &ResponseCache,
     turns: &mut ParsingTurns,
-) -> Result<Begun, ApiError> {
+) -> Result<Progress, ApiError> {
     let writer = &mut context.response;
     writer.response.reset();
     writer.response.compress = true;
     if is_rate_limited {
-        writer.too_many_requests();
-        return Ok(Begun::Response(None));
+        response::too_many_requests(writer.response, writer.now);
+        return Ok(Progress::Done);
     }
     writer.common_headers();
     let Some(route) = context.route else {
-        return respond_without_route(context).map(|()| Begun::Response(None));
+        return respond_without_route(context).map(|()| Progress::Done);
     };
     if !context.may_use(route.access) {
         let (peer, path) = (context.client.address, context.path);
@@ -308,23 +279,27 @@ fn begin(
     if context.has_large_body(route) {
         let (body, client) = (context.request.body, Owner::of(&context.client));
         let Some(turn) = turns.take(context.connection, client, body.len(), context.node.now.monotonic) else {
-            return Ok(Begun::Waits);
+            return Ok(Progress::Suspended);
         };
         // The handler reports a body that cannot even begin to be parsed.
         parser = Parser::new(body).ok().map(|parser| BodyParser::new(parser, turn));
     }
     context.record();
-    if !route.answers_while_loading {
-        context.node.require_loaded()?;
+    if let NodeStatus::Loading(target) = context.node.status
+        && !route.answers_while_loading
+    {
+        return Err(ApiError::loading(context.node.chain.height, target));
     }
     let key = context.cache_key(route);
     if let Some(body) = key.as_ref().and_then(|key| cache.get(key)) {
-        return context.send_shared(body).map(|()| Begun::Response(None));
+        context.send_shared(body);
+    } else if let Some(parser) = parser {
+        context.run_stream(Box::new(parser))?;
+    } else {
+        context.cache_key = key;
+        (route.handler)(context)?;
     }
-    match parser {
-        Some(parser) => context.run_stream(Box::new(parser)).map(|()| Begun::Response(None)),
-        None => (route.handler)(context).map(|()| Begun::Response(key)),
-    }
+    Ok(Progress::Done)
 }
 
 /// Responds to OPTIONS, or with the reason why a request has no route.
@@ -372,20 +347,19 @@ fn store_stream(
     rest: Box<dyn ResponseStream>,
     progress: Progress,
     unfinished: &mut PendingStreams,
-    (connection, client): (ConnectionId, Owner),
 ) -> Result<Progress, ApiError> {
     let ResponseWriter { response, accept, .. } = &mut context.response;
-    let threshold = accept.format.filter(|format| rest.is_streamable(*format)).map(|format| match format {
-        Format::Json => STREAM_THRESHOLD_BYTES,
-        Format::Binary => BINARY_STREAM_THRESHOLD_BYTES,
-    });
+    let threshold = match accept.format.filter(|format| rest.is_streamable(*format)) {
+        Some(Format::Json) => STREAM_THRESHOLD_BYTES,
+        Some(Format::Binary) => BINARY_STREAM_THRESHOLD_BYTES,
+        None => usize::MAX,
+    };
     // What a stream of events has written is sent at once.
     let is_endless = progress == Progress::Streaming;
     let bytes = rest.held_bytes() + if is_endless { 0 } else { response.body.len() };
-    let stored = unfinished.insert(connection, client, rest, bytes, progress)?;
+    let stored = unfinished.insert(context.connection, Owner::of(&context.client), rest, bytes, progress)?;
     // A parked response must not be sent yet.
-    response.is_streaming |=
-        is_endless || stored == Progress::Yield && threshold.is_some_and(|least| response.body.len() >= least);
+    response.is_streaming |= is_endless || stored == Progress::Yield && response.body.len() >= threshold;
     Ok(stored)
 }
 

@@ -2,8 +2,9 @@
 
 use std::sync::LazyLock;
 
+use super::peer_requests::send_signed;
 use super::routes::{Route, get, post};
-use super::{ApiError, Command, NodeContext, RequestContext, View};
+use super::{ApiError, Command, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::PrivateKey;
@@ -27,7 +28,6 @@ pub const ROUTES: &[Route] = &[
 ];
 
 /// Result of a check or an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestResult {
     /// Kind.
     pub kind: ResultKind,
@@ -196,15 +196,10 @@ fn clock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.response.send(&NodeClock(chain.now, clock))
 }
 
-/// Returns the network time. Both times are equal, as a request is answered when it arrives.
-pub fn time_stamps(context: &RequestContext<'_>) -> CommunicationTimeStamps {
+/// `/time-sync/network-time`: both times are equal, as a request is answered when it arrives.
+pub(super) fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let millis = context.node.now.network_millis;
-    CommunicationTimeStamps { send: millis, receive: millis }
-}
-
-/// `GET /time-sync/network-time`
-fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.response.send(&time_stamps(context))
+    send_signed(context, &CommunicationTimeStamps { send: millis, receive: millis })
 }
 
 /// `GET /heartbeat`
@@ -218,9 +213,14 @@ fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.response.send(&RequestResult { kind: ResultKind::Status, code, message: "status" })
 }
 
-/// `GET /openapi.json`, which NIS1 does not have.
+/// `GET /openapi.json`, which NIS1 does not have: a JSON text that clients must revalidate.
 fn openapi(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.send_static(&DOCUMENT)
+    match context.response.accept.format {
+        Some(Format::Json) => DOCUMENT.send("no-cache", context.request, context.response.response),
+        _ => context.response.container_error(406),
+    }
+    context.node.budget.charge(cost::bytes(context.response.response.body.len()));
+    Ok(())
 }
 
 /// `GET /metrics`, which NIS1 does not have: all metrics in the format of Prometheus.

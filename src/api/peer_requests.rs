@@ -3,9 +3,9 @@
 
 use std::net::IpAddr;
 
-use super::blocks::{BlockBody, REPLACED, chain_score};
+use super::blocks::{BlockBody, REPLACED, height, last_block, score, send_block};
 use super::mempool::list_of;
-use super::node::time_stamps;
+use super::node::network_time;
 use super::peers::WaitsForPeers;
 use super::routes::{BodyLimit, Route, post};
 use super::streams::{BodyWriter, DataListHead, ListSize, ResponseStream, list_stream};
@@ -21,7 +21,7 @@ use crate::net::service::Progress;
 use crate::peer::Pusher;
 use crate::peer::wire::{
     AnyChallenge, AuthenticatedRequest, AuthenticatedResponse, BlockListLimits, ChainRequest, Endpoint, LazyList,
-    NodeExperiences, NodeInfo, Score, SecureEntity, ShortIds, SignOfLife,
+    NodeExperiences, NodeInfo, SecureEntity, ShortIds, SignOfLife,
 };
 use crate::rules::require;
 use crate::store::{block_row, stored_header};
@@ -56,41 +56,28 @@ fn sign(context: &mut RequestContext<'_>, AnyChallenge(challenge): &AnyChallenge
     Ok(challenge.sign(context.node.keys))
 }
 
-/// Responds with an object and the signed challenge.
-fn send_signed(context: &mut RequestContext<'_>, entity: &impl View) -> Result<(), ApiError> {
+/// Signs the challenge that a peer sends by POST; a GET has none.
+pub(super) fn signature_of(context: &mut RequestContext<'_>) -> Result<Option<Signature>, ApiError> {
+    if context.request.method != "POST" {
+        return Ok(None);
+    }
     let challenge = context.body()?;
-    let signature = sign(context, &challenge)?;
-    context.response.send(&AuthenticatedResponse { entity, signature })
+    sign(context, &challenge).map(Some)
 }
 
-/// `POST /chain/height`
-fn height(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let height = context.node.chain.height;
-    send_signed(context, &height)
-}
-
-/// `POST /chain/score`
-fn score(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let score = chain_score(&context.node)?;
-    send_signed(context, &Score(score))
-}
-
-/// `POST /chain/last-block`
-fn last_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let challenge = context.body()?;
-    let signature = sign(context, &challenge)?;
-    let height = context.node.chain.height;
-    context.send_stream(BlockBody::new(height).into_stream().signed(signature))
+/// Responds with an object, to a peer with the signature of its challenge.
+pub(super) fn send_signed(context: &mut RequestContext<'_>, entity: &impl View) -> Result<(), ApiError> {
+    match signature_of(context)? {
+        Some(signature) => context.response.send(&AuthenticatedResponse { entity, signature }),
+        None => context.response.send(entity),
+    }
 }
 
 /// `POST /block/at`
 fn block_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let AuthenticatedRequest::<Height, AnyChallenge> { entity: height, challenge } = context.body()?;
     let signature = sign(context, &challenge)?;
-    if !context.node.chain.has_block(height) {
-        return Err(ApiError::no_block(height));
-    }
-    context.send_stream(BlockBody::new(height).into_stream().signed(signature))
+    send_block(context, height, Some(signature))
 }
 
 /// `POST /node/info`
@@ -113,12 +100,6 @@ fn experiences(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         None => NodeExperiences { node: context.node.info.clone(), experiences: Vec::new() },
     };
     send_signed(context, &experiences)
-}
-
-/// `POST /time-sync/network-time`
-fn network_time(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let time = time_stamps(context);
-    send_signed(context, &time)
 }
 
 /// `POST /node/cysm`: tells the client its own address.

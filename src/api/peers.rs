@@ -18,8 +18,8 @@ use crate::peer::{Manager, UnidentifiedPeer};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/node/peer-list/all", known_nodes),
-    get("/node/peer-list/reachable", reachable_nodes),
+    get("/node/peer-list/all", |context| send_nodes(context, Manager::collection)),
+    get("/node/peer-list/reachable", |context| send_nodes(context, Manager::active)),
     get("/node/peer-list/active", active_nodes),
     get("/node/experiences", experiences),
     get("/node/active-peers/max-chain-height", max_chain_height),
@@ -27,17 +27,10 @@ pub const ROUTES: &[Route] = &[
     get("/local/reorgs", reorgs).local().own(),
 ];
 
-/// `GET /node/peer-list/all`
-fn known_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+/// `GET /node/peer-list/all` and `GET /node/peer-list/reachable`
+fn send_nodes<T: View + Default>(context: &mut RequestContext<'_>, of: fn(&Manager) -> T) -> Result<(), ApiError> {
     context.node.require_joined()?;
-    let nodes = context.node.peers.as_deref().map(Manager::collection).unwrap_or_default();
-    context.response.send(&nodes)
-}
-
-/// `GET /node/peer-list/reachable`
-fn reachable_nodes(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    context.node.require_joined()?;
-    let nodes = context.node.peers.as_deref().map(Manager::active).unwrap_or_default();
+    let nodes = context.node.peers.as_deref().map(of).unwrap_or_default();
     context.response.send(&nodes)
 }
 
@@ -136,7 +129,18 @@ impl View for PeersReport<'_, '_> {
             self.write_last_failure(sink, last_failure.as_ref());
         });
         let dropped: Vec<_> = peers.into_iter().flat_map(|peers| peers.table.dropped()).collect();
-        sink.list("dropped", &dropped, |sink, dropped| self.write_dropped(sink, dropped));
+        sink.list("dropped", &dropped, |sink, Dropped { address, node, reason, at, .. }| {
+            sink.string("address", Some(address.as_str()));
+            sink.object("node", |sink| node.info.write(sink));
+            let why = match reason {
+                DropReason::Unresponsive => "silent",
+                DropReason::Evicted => "evicted",
+                DropReason::Moved => "moved",
+            };
+            sink.string("why", Some(why));
+            self.write_ago(sink, *at);
+            self.write_last_failure(sink, node.last_failure.as_ref());
+        });
     }
 }
 
@@ -159,21 +163,6 @@ impl PeersReport<'_, '_> {
         sink.optional("askedAgain", peer.retry_at(), |sink, at| {
             sink.u64("inSeconds", at.saturating_sub(self.node.now.monotonic).as_secs());
         });
-    }
-
-    fn write_dropped(&self, sink: &mut impl Encoder, dropped: &Dropped) {
-        sink.string("address", Some(dropped.address.as_str()));
-        sink.object("node", |sink| dropped.node.info.write(sink));
-        sink.string(
-            "why",
-            Some(match dropped.reason {
-                DropReason::Unresponsive => "silent",
-                DropReason::Evicted => "evicted",
-                DropReason::Moved => "moved",
-            }),
-        );
-        self.write_ago(sink, dropped.at);
-        self.write_last_failure(sink, dropped.node.last_failure.as_ref());
     }
 
     fn write_last_failure(&self, sink: &mut impl Encoder, failure: Option<&LastFailure>) {

@@ -4,12 +4,11 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::body_parser::ParsedBody;
 use super::debug::RequestHistory;
 use super::events::EventFeed;
 use super::response::{CacheKey, ResponseWriter, body_format};
 use super::routes::{BodyLimit, Caching, Route};
-use super::streams::{KeptLists, ResponseStream};
+use super::streams::{KeptLists, ParsedBody, ResponseStream};
 use super::{ApiError, BootRequest, ClockState, Format, NodeStatus, Settings, routes};
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;
@@ -22,7 +21,7 @@ use crate::crypto::keys::decode_hex;
 use crate::crypto::{KeyPair, PublicKey, Randomness};
 use crate::mempool::Mempool;
 use crate::model::{Address, Block, Hash256, Height, MosaicId, NamespaceId, Timestamp};
-use crate::net::http::{Request, SharedBody, StaticText};
+use crate::net::http::{Request, SharedBody};
 use crate::net::service::{Client, ConnectionId, Progress};
 use crate::peer::io::Now;
 use crate::peer::wire::{LazyList, NodeInfo, NodeList, limits};
@@ -74,14 +73,6 @@ pub struct NodeContext<'a> {
 }
 
 impl NodeContext<'_> {
-    /// Fails while the store is rebuilt, with the progress.
-    pub fn require_loaded(&self) -> Result<(), ApiError> {
-        match self.status {
-            NodeStatus::Loading(target) => Err(ApiError::loading(self.chain.height, target)),
-            _ => Ok(()),
-        }
-    }
-
     /// Fails unless the node has joined its network.
     pub fn require_joined(&self) -> Result<(), ApiError> {
         if self.status.is_joined() { Ok(()) } else { Err(ApiError::NOT_BOOTED) }
@@ -153,6 +144,8 @@ pub struct RequestContext<'a> {
     pub(super) parsed_body: Option<ParsedBody>,
     /// What the node is to do.
     pub command: Option<Command>,
+    /// The key under which the response is kept, if it is completed in this step.
+    pub(super) cache_key: Option<CacheKey>,
     /// The response.
     pub(super) response: ResponseWriter<'a>,
     /// The remainder of the response, and how its last step ended.
@@ -169,54 +162,25 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Responds with a body that is kept for all clients, or with 406 if the client accepts no format.
-    pub fn send_shared(&mut self, body: Rc<SharedBody>) -> Result<(), ApiError> {
+    pub fn send_shared(&mut self, body: Rc<SharedBody>) {
         if self.response.begin().is_some() {
             self.set_shared(body);
         }
-        Ok(())
     }
 
-    fn set_shared(&mut self, body: Rc<SharedBody>) {
+    pub(super) fn set_shared(&mut self, body: Rc<SharedBody>) {
         self.node.budget.charge(cost::bytes(body.plain().len()));
         self.response.response.shared_body = Some(body);
-    }
-
-    /// Responds with a stream of events. Proxies must not hold it back.
-    pub fn send_events(&mut self, stream: impl ResponseStream + 'static) -> Result<(), ApiError> {
-        let response = &mut *self.response.response;
-        response.compress = false;
-        response.header("Content-Type", "text/event-stream");
-        response.header("Cache-Control", "no-store");
-        response.header("X-Accel-Buffering", "no");
-        self.run_stream(Box::new(stream))
     }
 
     /// Starts or continues a response that can take more than one step. It has no body unless the stream writes one.
     pub fn run_stream(&mut self, mut stream: Box<dyn ResponseStream>) -> Result<(), ApiError> {
         let format = self.response.accept.format.unwrap_or(Format::Json);
         let progress = stream.write_chunk(&mut self.node, &mut self.response.body_writer(format))?;
-        if let Some(body) = stream.take_body() {
-            self.parsed_body = Some(body);
-            return self.route.map_or(Ok(()), |route| (route.handler)(self));
+        if progress == Progress::Done {
+            return stream.finish(self);
         }
-        if let Some(body) = stream.take_shared() {
-            self.set_shared(body);
-        } else if progress != Progress::Done {
-            self.pending = Some((stream, progress));
-        } else if !self.response.response.body.is_empty() || self.response.response.is_streaming {
-            self.response.end(format);
-        }
-        Ok(())
-    }
-
-    /// Responds with a JSON text of the program, or with 406 if the client does not accept JSON. Clients must revalidate
-    /// the text.
-    pub fn send_static(&mut self, text: &StaticText) -> Result<(), ApiError> {
-        match self.response.accept.format {
-            Some(Format::Json) => text.send("no-cache", self.request, self.response.response),
-            _ => self.response.container_error(406),
-        }
-        self.node.budget.charge(cost::bytes(self.response.response.body.len()));
+        self.pending = Some((stream, progress));
         Ok(())
     }
 
@@ -233,7 +197,8 @@ impl<'a> RequestContext<'a> {
 
     /// Records the request for the operator.
     pub(super) fn record(&mut self) {
-        self.request_history.record(self.path, self.client.address, self.node.chain.now);
+        let excluded = &self.settings.unaudited_paths;
+        self.request_history.record(excluded, self.path, self.client.address, self.node.chain.now);
     }
 
     /// Returns the body and its format.
@@ -301,6 +266,15 @@ impl<'a> RequestContext<'a> {
     /// Returns a query parameter.
     pub fn parameter(&self, name: &str) -> Result<Option<Cow<'a, str>>, ApiError> {
         routes::parameter(self.request.query, name)
+    }
+
+    /// Returns a parameter that is `true` or `false`; `false` if it is missing.
+    pub fn flag(&self, name: &str) -> Result<bool, ApiError> {
+        match self.parameter(name)?.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(_) => Err(ApiError::new(400, format!("{name} must be true or false"))),
+        }
     }
 
     /// Returns the parameter `address`.
@@ -383,11 +357,8 @@ impl<'a> RequestContext<'a> {
 
 /// Parses a page from an id and a size.
 pub fn parse_page(id: Option<&str>, size: Option<&str>) -> Result<Page, ApiError> {
-    let before = match id {
-        // Ids start at 1.
-        Some(text) => u64::try_from(parse_i64(text)?).unwrap_or(0),
-        None => u64::MAX,
-    };
+    // Ids start at 1.
+    let before = id.map_or(Ok(u64::MAX), |text| parse_i64(text).map(|id| u64::try_from(id).unwrap_or(0)))?;
     let size = size.map_or(Ok(DEFAULT_PAGE), page_size)?;
     Ok(Page { before, size: size.clamp(MIN_PAGE, MAX_PAGE).unsigned_abs().into() })
 }

@@ -25,7 +25,7 @@ const COMMON_HEADERS: [(&str, &str); 3] = [
 const CONTENT_TYPE: &str = "Content-Type";
 /// Maximum size in bytes of a response with a secret.
 const SECRET_BYTES: usize = 1024;
-const NO_CACHE: &str = "must-revalidate,no-cache,no-store";
+pub(super) const NO_CACHE: &str = "must-revalidate,no-cache,no-store";
 
 /// Writes the response to one request, in the format that the client accepts.
 pub(super) struct ResponseWriter<'a> {
@@ -46,11 +46,10 @@ pub fn container_error(response: &mut Response, status: u16, now: Timestamp) {
     response.body.extend_from_slice(end_of_body(Format::Json));
 }
 
-/// Writes a successful response of a given content type, whatever the client accepts.
-pub(super) fn typed_text(response: &mut Response, content_type: &'static str, text: &str) {
-    response.header(CONTENT_TYPE, content_type);
-    response.header("Cache-Control", NO_CACHE);
-    response.body.extend_from_slice(text.as_bytes());
+/// Writes a 429 response: the client exceeds its rate limit.
+pub fn too_many_requests(response: &mut Response, now: Timestamp) {
+    response.header("DoSFilter", "unavailable");
+    container_error(response, 429, now);
 }
 
 impl ResponseWriter<'_> {
@@ -93,8 +92,11 @@ impl ResponseWriter<'_> {
         BodyWriter { format, body: &mut self.response.body, json: self.json }
     }
 
-    pub fn end(&mut self, format: Format) {
-        self.response.body.extend_from_slice(end_of_body(format));
+    /// Ends the body, unless the response has none.
+    pub fn end(&mut self) {
+        if !self.response.body.is_empty() || self.response.is_streaming {
+            self.response.body.extend_from_slice(end_of_body(self.accept.format.unwrap_or(Format::Json)));
+        }
     }
 
     /// Responds with a word of ASCII letters, with the media type that the client accepts first.
@@ -125,12 +127,6 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Writes a 429 response: the client exceeds its rate limit.
-    pub fn too_many_requests(&mut self) {
-        self.response.header("DoSFilter", "unavailable");
-        self.container_error(429);
-    }
-
     /// Writes an error of the web container in place of an object.
     pub fn container_error(&mut self, status: u16) {
         container_error(self.response, status, self.now);
@@ -146,7 +142,7 @@ impl ResponseWriter<'_> {
 
     fn body(&mut self, format: Format, view: &impl View) {
         self.body_writer(format).write(view);
-        self.end(format);
+        self.response.body.extend_from_slice(end_of_body(format));
     }
 }
 
@@ -172,19 +168,40 @@ impl<'a> Accept<'a> {
         if accept.trim().is_empty() {
             return Accept::JSON;
         }
-        let mut best: Option<(Range<'a>, Format)> = None;
+        let mut best = ((0.0, 0), Accept::NONE);
         for text in accept.split(',') {
-            let Some(range) = Range::parse(text) else { return Accept::NONE };
-            let Some(format) = range.format else { continue };
-            let rank = |range: &Range<'_>| (range.quality, range.specificity);
-            if best.is_none_or(|(best, _)| rank(&range) > rank(&best)) {
-                best = Some((range, format));
+            let Some((rank, range)) = Accept::of_range(text) else { return Accept::NONE };
+            if range.format.is_some() && (best.1.format.is_none() || rank > best.0) {
+                best = (rank, range);
             }
         }
-        match best {
-            Some((range, format)) => Accept { format: Some(format), charset: range.charset, disposition: None },
-            None => Accept::NONE,
+        best.1
+    }
+
+    /// Parses an element of an `Accept` header: its rank, and the first format that it includes. The rank is its quality from
+    /// 0 to 1, then 2 for `type/subtype`, 1 for `type/*` and 0 for `*/*`.
+    fn of_range(text: &'a str) -> Option<((f64, u8), Accept<'a>)> {
+        let mut parts = text.split(';').map(str::trim);
+        let name = parts.next()?;
+        let (kind, subtype) = if name == "*" { ("*", "*") } else { name.split_once('/')? };
+        if !is_token(kind) || !is_token(subtype) {
+            return None;
         }
+        let (format, specificity) = match (kind, subtype) {
+            ("*", "*") => (Some(Format::Json), 0),
+            ("*", _) => return None,
+            (kind, "*") => (kind.eq_ignore_ascii_case("application").then_some(Format::Json), 1),
+            _ => (Format::of(name), 2),
+        };
+        let (mut quality, mut charset) = (1.0, None);
+        for (name, value) in parts.filter_map(|part| part.split_once('=')) {
+            if name.eq_ignore_ascii_case("q") {
+                quality = value.parse().ok().filter(|quality| (0.0..=1.0).contains(quality))?;
+            } else if name.eq_ignore_ascii_case("charset") {
+                charset = Some(Some(unquoted(value)).filter(|charset| is_charset(charset))?);
+            }
+        }
+        Some(((quality, specificity), Accept { format, charset, disposition: None }))
     }
 
     /// Selects the format from the extension of a path, which replaces `Accept`.
@@ -211,51 +228,6 @@ impl<'a> Accept<'a> {
     }
 }
 
-/// One element of an `Accept` header.
-#[derive(Clone, Copy)]
-struct Range<'a> {
-    /// The first format that the range includes.
-    format: Option<Format>,
-    /// 2 for `type/subtype`, 1 for `type/*`, 0 for `*/*`.
-    specificity: u8,
-    /// From 0 to 1.
-    quality: f64,
-    charset: Option<&'a str>,
-}
-
-impl<'a> Range<'a> {
-    fn parse(text: &'a str) -> Option<Range<'a>> {
-        let mut parts = text.split(';').map(str::trim);
-        let name = parts.next()?;
-        let (kind, subtype) = if name == "*" { ("*", "*") } else { name.split_once('/')? };
-        if !is_token(kind) || !is_token(subtype) {
-            return None;
-        }
-        let (format, specificity) = match (kind, subtype) {
-            ("*", "*") => (Some(Format::Json), 0),
-            ("*", _) => return None,
-            (kind, "*") => (kind.eq_ignore_ascii_case("application").then_some(Format::Json), 1),
-            _ => (Format::of(name), 2),
-        };
-        let mut range = Range { format, specificity, quality: 1.0, charset: None };
-        for parameter in parts.filter(|part| !part.is_empty()) {
-            range.parameter(parameter)?;
-        }
-        Some(range)
-    }
-
-    fn parameter(&mut self, text: &'a str) -> Option<()> {
-        let Some((name, value)) = text.split_once('=') else { return Some(()) };
-        if name.eq_ignore_ascii_case("q") {
-            self.quality = value.parse().ok().filter(|quality| (0.0..=1.0).contains(quality))?;
-        } else if name.eq_ignore_ascii_case("charset") {
-            let charset = unquoted(value);
-            self.charset = Some(is_charset(charset).then_some(charset)?);
-        }
-        Some(())
-    }
-}
-
 /// Returns the format of a request body.
 pub fn body_format(content_type: Option<&str>) -> Result<Format, ApiError> {
     let content_type = content_type.filter(|named| !named.is_empty()).unwrap_or("application/octet-stream");
@@ -266,8 +238,7 @@ pub fn body_format(content_type: Option<&str>) -> Result<Format, ApiError> {
     if subtype.is_empty() {
         return invalid("does not contain subtype after '/'");
     }
-    for parameter in parts {
-        let Some((name, value)) = parameter.split_once('=') else { continue };
+    for (name, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
         let charset = unquoted(value);
         if name.eq_ignore_ascii_case("charset") && !is_charset(charset) {
             return invalid(&format!("unsupported charset '{charset}'"));
@@ -318,7 +289,8 @@ pub struct ResponseCache {
     bodies: HashMap<Rc<[u8]>, Rc<SharedBody>>,
     /// Keys in the order of insertion.
     keys: VecDeque<Rc<[u8]>>,
-    bytes: usize,
+    /// Bytes of all entries.
+    pub bytes: usize,
     /// Counts the bodies, also those that were dropped and are still being sent.
     pub pool: SharedBytesCounter,
 }
@@ -351,11 +323,6 @@ impl CacheKey {
 }
 
 impl ResponseCache {
-    /// Returns the bytes of all entries.
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Returns the body of a cached response.
     pub fn get(&self, key: &CacheKey) -> Option<Rc<SharedBody>> {
         self.bodies.get(key.0.as_slice()).cloned()
@@ -533,11 +500,11 @@ mod cache_tests {
         for (number, key) in (0u8..).zip(keys()) {
             assert_eq!(body(&cache, &key), Some(vec![number]));
         }
-        let before = cache.bytes();
+        let before = cache.bytes;
         cache.insert(get("/a?b=1"), b"the same, made again");
-        assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes()), (Some(vec![0]), before));
+        assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes), (Some(vec![0]), before));
         cache.clear();
-        assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes()), (None, 0));
+        assert_eq!((body(&cache, &get("/a?b=1")), cache.bytes), (None, 0));
     }
 
     #[test]
@@ -546,7 +513,7 @@ mod cache_tests {
         let numbered = |number: usize| get(&format!("/?{number}"));
         for number in 0..200 {
             cache.insert(numbered(number), &[7; 100_000]);
-            assert!(cache.bytes() <= MAX_CACHED_BYTES);
+            assert!(cache.bytes <= MAX_CACHED_BYTES);
         }
         let kept: Vec<usize> = (0..200).filter(|number| body(&cache, &numbered(*number)).is_some()).collect();
         assert_eq!(kept, (200 - kept.len()..200).collect::<Vec<_>>());

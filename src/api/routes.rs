@@ -8,8 +8,7 @@ use std::sync::LazyLock;
 pub use super::access::Access;
 use super::{ApiError, RequestContext};
 use super::{
-    account_history, accounts, blocks, debug, events, explorer, harvesting, mempool, mosaics, namespaces, node,
-    peer_requests, peers, transaction_status, transactions, transfers,
+    accounts, blocks, debug, events, explorer, harvesting, mempool, mosaics, node, peer_requests, peers, transactions,
 };
 use crate::codec::text::repair_utf8;
 pub use crate::net::fetch::Method;
@@ -87,18 +86,16 @@ pub struct Route {
 
 /// Creates a public GET route.
 pub const fn get(path: &'static str, handler: Handler) -> Route {
-    let (access, body_limit) = (Access::Public, BodyLimit::Small);
-    let (needs_mempool, reads_store, caching, takes_any_accept, is_own) = (false, false, Caching::Never, false, false);
     Route {
         method: Method::Get,
         path,
-        access,
-        needs_mempool,
-        reads_store,
-        caching,
-        takes_any_accept,
-        is_own,
-        body_limit,
+        access: Access::Public,
+        needs_mempool: false,
+        reads_store: false,
+        caching: Caching::Never,
+        takes_any_accept: false,
+        is_own: false,
+        body_limit: BodyLimit::Small,
         answers_while_loading: false,
         handler,
     }
@@ -166,14 +163,10 @@ impl Route {
 const RESOURCES: &[&[Route]] = &[
     blocks::ROUTES,
     accounts::ROUTES,
-    transfers::ROUTES,
-    account_history::ROUTES,
     transactions::ROUTES,
     mempool::ROUTES,
-    transaction_status::ROUTES,
     events::ROUTES,
     harvesting::ROUTES,
-    namespaces::ROUTES,
     mosaics::ROUTES,
     node::ROUTES,
     peers::ROUTES,
@@ -257,25 +250,16 @@ pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Result<Option<Cow<'a
         if !is_same_name(&key, name) {
             continue;
         }
-        match &mut value {
-            None => value = Some(text),
-            Some(earlier) => {
-                let earlier = earlier.to_mut();
-                earlier.push(',');
-                earlier.push_str(&text);
-            }
-        }
+        value = Some(match value {
+            None => text,
+            Some(earlier) => format!("{earlier},{text}").into(),
+        });
     }
     Ok(value)
 }
 
 fn is_same_name(sent: &str, name: &str) -> bool {
-    match (sent.split_at_checked(1), name.split_at_checked(1)) {
-        (Some((first, rest)), Some((wanted_first, wanted_rest))) => {
-            first.eq_ignore_ascii_case(wanted_first) && rest == wanted_rest
-        }
-        _ => false,
-    }
+    sent.get(1..) == name.get(1..) && sent.get(..1).zip(name.get(..1)).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b))
 }
 
 /// Decodes a part of a query.
@@ -320,50 +304,38 @@ pub fn normalise(raw: &str) -> Result<Option<(String, Option<String>)>, Malforme
 
 /// Decodes escapes and strips path parameters, which end with their segment.
 fn decode_path(raw: &str) -> Option<String> {
-    let mut decoded = Vec::with_capacity(raw.len());
-    for (index, segment) in raw.split('/').enumerate() {
-        if index > 0 {
-            decoded.push(b'/');
-        }
-        let plain = segment.split(';').next().unwrap_or_default();
-        // Escapes in parameters must be well-formed too.
-        percent_decode(segment, false)?;
-        decoded.extend(percent_decode(plain, false)?);
-    }
+    // Escapes in parameters must be well-formed too.
+    percent_decode(raw, false)?;
+    let plain = |segment: &str| percent_decode(segment.split(';').next().unwrap_or_default(), false);
+    let decoded = raw.split('/').map(plain).collect::<Option<Vec<_>>>()?.join(&b'/');
     String::from_utf8(decoded).ok().filter(|path| !path.contains('\0'))
 }
 
 fn escapes_root(path: &str) -> bool {
-    let mut depth = 0usize;
-    for segment in path.split('/') {
-        match segment {
-            "" | "." => {}
-            ".." => match depth.checked_sub(1) {
-                Some(above) => depth = above,
-                None => return true,
-            },
-            _ => depth += 1,
-        }
-    }
-    false
+    let mut depth = 0i32;
+    path.split('/').any(|segment| {
+        depth += match segment {
+            "" | "." => 0,
+            ".." => -1,
+            _ => 1,
+        };
+        depth < 0
+    })
 }
 
 /// Decodes a percent-encoded text; `None` if an escape lacks its two digits.
 fn percent_decode(text: &str, plus_is_blank: bool) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).map(|digit| digit as u8);
     while let Some(byte) = bytes.next() {
         decoded.push(match byte {
-            b'%' => hex_digit(bytes.next()?)? << 4 | hex_digit(bytes.next()?)?,
+            b'%' => digit(bytes.next())? << 4 | digit(bytes.next())?,
             b'+' if plus_is_blank => b' ',
             other => other,
         });
     }
     Some(decoded)
-}
-
-fn hex_digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
 #[cfg(test)]

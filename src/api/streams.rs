@@ -14,13 +14,15 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::accounts::CHANGED;
-use super::body_parser::ParsedBody;
 use super::error::ApiError;
-use super::request_context::NodeContext;
+use super::request_context::{NodeContext, RequestContext};
 use super::response::end_of_body;
 use super::{Format, View};
+use crate::budget::cost;
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
+use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
+use crate::codec::wipe::Wiped;
 use crate::codec::{Encoder, SPLICE_BYTE};
 use crate::crypto::Signature;
 use crate::net::SharedBytesCounter;
@@ -39,14 +41,10 @@ pub trait ResponseStream {
     /// Returns the approximate memory in bytes held between two steps.
     fn held_bytes(&self) -> usize;
 
-    /// Takes the body of the request, if this parses it and is done. The handler of the request comes next.
-    fn take_body(&mut self) -> Option<ParsedBody> {
-        None
-    }
-
-    /// Takes the body that all clients share, if this waited for it and it is whole.
-    fn take_shared(&mut self) -> Option<Rc<SharedBody>> {
-        None
+    /// Completes the response once all is written.
+    fn finish(self: Box<Self>, context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+        context.response.end();
+        Ok(())
     }
 
     /// Returns whether the output so far is final, so that it can be sent before the rest is written.
@@ -56,7 +54,6 @@ pub trait ResponseStream {
 }
 
 /// `{"data": [...]}`, with an [`Encoder::spliced_list`] for the list.
-#[derive(Clone, Copy, Debug)]
 pub struct DataListHead;
 
 impl View for DataListHead {
@@ -86,7 +83,6 @@ impl BodyWriter<'_> {
 }
 
 /// Size of a list that is known in advance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListSize {
     /// Number of elements.
     pub count: usize,
@@ -118,14 +114,10 @@ impl ListWriter {
     /// Writes a view, or an element of another list, up to its first gap.
     fn open(writer: &mut BodyWriter<'_>, view: &impl View, is_element: bool) -> ListWriter {
         let start = writer.body.len();
-        match writer.format {
+        let (gap, placeholders) = match writer.format {
             Format::Json => {
                 writer.write(view);
-                let gap = writer.body[start..].iter().position(|byte| *byte == SPLICE_BYTE);
-                let gap = gap.map_or(writer.body.len(), |gap| start + gap);
-                let tail = writer.body.get(gap + 1..).unwrap_or_default().to_vec();
-                writer.body.truncate(gap);
-                ListWriter { count: 0, tail, placeholders: VecDeque::new(), is_sized: false }
+                (writer.body[start..].iter().position(|byte| *byte == SPLICE_BYTE).map(|gap| start + gap), Vec::new())
             }
             Format::Binary => {
                 let gaps = if is_element {
@@ -133,10 +125,19 @@ impl ListWriter {
                 } else {
                     BinaryEncoder::append_to(writer.body, |sink| view.write(sink))
                 };
-                let end = gaps.first().map_or(writer.body.len(), SplicePoint::start);
-                let tail = writer.body.split_off(end);
-                ListWriter { count: 0, tail, placeholders: gaps.into(), is_sized: false }
+                (gaps.first().map(SplicePoint::start), gaps)
             }
+        };
+        let tail = writer.body.split_off(gap.unwrap_or(writer.body.len()));
+        let mut list = ListWriter { count: 0, tail, placeholders: placeholders.into(), is_sized: false };
+        list.skip_splice_byte(writer.format);
+        list
+    }
+
+    /// Drops the byte that has the place of the elements.
+    fn skip_splice_byte(&mut self, format: Format) {
+        if format == Format::Json && !self.tail.is_empty() {
+            self.tail.remove(0);
         }
     }
 
@@ -172,9 +173,7 @@ impl ListWriter {
             Format::Binary => self.placeholders.front().map(|gap| gap.start().saturating_sub(writer.body.len())),
         };
         writer.body.extend(self.tail.drain(..between.unwrap_or(self.tail.len()).min(self.tail.len())));
-        if writer.format == Format::Json && !self.tail.is_empty() {
-            self.tail.remove(0);
-        }
+        self.skip_splice_byte(writer.format);
     }
 
     /// Closes the list and writes the rest of the view.
@@ -208,7 +207,7 @@ pub struct ListStep<'a, 'n, 'w> {
     is_separate: bool,
     /// The open lists: each but the first belongs to the current element of the one before.
     lists: &'a mut Vec<ListWriter>,
-    /// Place of this list among them, once it is open.
+    /// Place among them of the list to which elements are appended, once it is open.
     level: usize,
     /// The step ends before the list is complete; the next step continues it.
     pub is_interrupted: bool,
@@ -262,26 +261,17 @@ impl ListStep<'_, '_, '_> {
 
     /// Writes an element that has a list of its own, as far as the budget reaches; returns whether it is complete. If it is
     /// not, the next step must continue it.
-    pub fn element<F>(&mut self, write: F) -> Result<bool, ApiError>
-    where
-        F: FnOnce(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
-    {
+    pub fn element(
+        &mut self,
+        write: impl FnOnce(&mut ListStep<'_, '_, '_>) -> Result<(), ApiError>,
+    ) -> Result<bool, ApiError> {
         self.open(&DataListHead);
-        let mut step = ListStep {
-            node: &mut *self.node,
-            held_bytes: &mut *self.held_bytes,
-            writer: &mut *self.writer,
-            signature: None,
-            is_separate: false,
-            lists: &mut *self.lists,
-            level: self.level + 1,
-            is_interrupted: false,
-        };
-        write(&mut step)?;
-        self.is_interrupted = step.is_interrupted;
+        self.level += 1;
+        write(self)?;
         if !self.is_interrupted {
-            step.close();
+            self.close();
         }
+        self.level -= 1;
         Ok(!self.is_interrupted)
     }
 
@@ -305,7 +295,7 @@ impl ListStep<'_, '_, '_> {
     /// Returns whether to go on when `left` elements are left: not at the end of the list, nor once the budget is spent
     /// or a separate element is written, in which cases the next step continues.
     pub fn should_continue(&mut self, left: usize) -> bool {
-        let is_over = self.node.budget.is_exhausted() || self.is_separate && self.written() > 0;
+        let is_over = self.node.budget.is_exhausted() || self.is_separate && self.level == 0 && self.written() > 0;
         self.is_interrupted = left > 0 && is_over;
         left > 0 && !self.is_interrupted
     }
@@ -342,9 +332,9 @@ impl ListStream {
         ListStream { fails_as_a_whole: true, ..self }
     }
 
-    /// Writes the response to a peer, with the signature of its challenge.
-    pub fn signed(self, signature: Signature) -> ListStream {
-        ListStream { signature: Some(signature), ..self }
+    /// Writes the response with the signature of a peer's challenge, if it sent one.
+    pub fn signed(self, signature: impl Into<Option<Signature>>) -> ListStream {
+        ListStream { signature: signature.into(), ..self }
     }
 
     /// Writes each element as a text of its own, without a list around them. A step ends with [`Progress::Streaming`] after
@@ -392,9 +382,8 @@ pub fn list_of_each<T: 'static>(
     item_bytes: usize,
     mut write: impl FnMut(&mut ListStep<'_, '_, '_>, T) -> Result<(), ApiError> + 'static,
 ) -> ListStream {
-    let held_bytes = items.len() * item_bytes;
     let mut items = items.into_iter();
-    let list = list_stream(move |step| {
+    list_stream(move |step| {
         while let Some(item) = items.next() {
             write(step, item)?;
             *step.held_bytes = items.len() * item_bytes;
@@ -403,8 +392,7 @@ pub fn list_of_each<T: 'static>(
             }
         }
         Ok(())
-    });
-    list.holding(held_bytes)
+    })
 }
 
 /// Maximum memory in bytes of kept lists, of all formats and versions together.
@@ -416,13 +404,12 @@ pub const MAX_LIST_ELEMENTS: usize = 48 << 10;
 struct KeptList {
     format: Format,
     bytes: Vec<u8>,
-    /// What writes the rest.
+    /// What writes the rest. If there is neither this nor the whole list, the chain has changed, and it cannot be written to
+    /// its end.
     rest: Option<Box<dyn ResponseStream>>,
     /// All of it, once it is written; `bytes` is empty then.
     whole: Option<Rc<SharedBody>>,
     pool: SharedBytesCounter,
-    /// It cannot be written to its end, because the chain has changed.
-    has_failed: bool,
 }
 
 /// Kept lists, the oldest first. Requests for an older version go on while there is memory for it.
@@ -439,7 +426,8 @@ impl KeptLists {
     /// Returns a response with the list of a format, which `start` begins to write if there is none.
     pub fn stream(&mut self, format: Format, start: impl FnOnce() -> Box<dyn ResponseStream>) -> KeptListStream {
         let current = self.lists.iter().rev().take(self.current);
-        let mut usable = current.filter(|list| list.borrow().format == format && !list.borrow().has_failed);
+        let is_usable = |list: &KeptList| list.format == format && (list.rest.is_some() || list.whole.is_some());
+        let mut usable = current.filter(|list| is_usable(&list.borrow()));
         if let Some(list) = usable.next() {
             return KeptListStream(Rc::downgrade(list));
         }
@@ -447,8 +435,7 @@ impl KeptLists {
             self.lists.pop_front();
         }
         let (rest, pool) = (Some(start()), self.pool.clone());
-        let list = KeptList { format, bytes: Vec::new(), rest, whole: None, pool, has_failed: false };
-        let list = Rc::new(RefCell::new(list));
+        let list = Rc::new(RefCell::new(KeptList { format, bytes: Vec::new(), rest, whole: None, pool }));
         let stream = KeptListStream(Rc::downgrade(&list));
         self.lists.push_back(list);
         self.current = (self.current + 1).min(self.lists.len());
@@ -474,20 +461,15 @@ pub struct KeptListStream(Weak<RefCell<KeptList>>);
 impl ResponseStream for KeptListStream {
     fn write_chunk(&mut self, node: &mut NodeContext<'_>, writer: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
         let list = self.0.upgrade().ok_or(CHANGED)?;
-        let KeptList { format, bytes, rest, whole, pool, has_failed } = &mut *list.borrow_mut();
-        if *has_failed {
-            return Err(CHANGED);
-        }
-        let Some(unwritten) = rest else { return Ok(Progress::Done) };
+        let KeptList { format, bytes, rest, whole, pool } = &mut *list.borrow_mut();
+        let Some(mut unwritten) = rest.take() else { return whole.as_ref().map(|_| Progress::Done).ok_or(CHANGED) };
         let mut list_writer = BodyWriter { format: *format, body: bytes, json: &mut *writer.json };
-        let progress = unwritten.write_chunk(node, &mut list_writer);
-        *has_failed = progress.is_err();
-        if progress? == Progress::Done {
-            *rest = None;
+        if unwritten.write_chunk(node, &mut list_writer)? == Progress::Done {
             bytes.extend_from_slice(end_of_body(*format));
             *whole = Some(Rc::new(SharedBody::new(std::mem::take(bytes), pool)));
             return Ok(Progress::Done);
         }
+        *rest = Some(unwritten);
         Ok(Progress::Yield)
     }
 
@@ -495,12 +477,11 @@ impl ResponseStream for KeptListStream {
         size_of::<Self>()
     }
 
-    fn take_shared(&mut self) -> Option<Rc<SharedBody>> {
-        self.0.upgrade()?.borrow().whole.clone()
-    }
-
-    fn is_streamable(&self, _: Format) -> bool {
-        false
+    /// The list may have been dropped since: then it had failed.
+    fn finish(self: Box<Self>, context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+        let whole = self.0.upgrade().and_then(|list| list.borrow().whole.clone());
+        context.set_shared(whole.ok_or(CHANGED)?);
+        Ok(())
     }
 }
 
@@ -652,17 +633,122 @@ impl PendingStreams {
             self.activate_queued(client);
         }
     }
+}
 
-    /// Returns the number of streams, including evicted ones whose request is not resumed yet.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.streams.len()
+/// Bodies of all clients that are parsed at a time.
+pub const MAX_PARSED_BODIES: usize = 4;
+/// Time after which a turn no longer counts.
+pub const TURN_TIME: Duration = Duration::from_millis(250);
+
+/// The value of a body of JSON, which is wiped when it is dropped.
+pub type ParsedBody = Result<Wiped<Value>, LenientJsonError>;
+
+/// Parses a body of JSON in steps.
+pub(super) struct BodyParser {
+    parser: Parser,
+    parsed: Option<ParsedBody>,
+    /// The turn, which ends with the parser.
+    _turn: ParsingTurn,
+}
+
+impl BodyParser {
+    pub fn new(parser: Parser, turn: ParsingTurn) -> BodyParser {
+        BodyParser { parser, parsed: None, _turn: turn }
+    }
+}
+
+impl ResponseStream for BodyParser {
+    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
+        let before = self.parser.parsed();
+        let parsed = self.parser.advance(node.budget.left() as usize * cost::JSON_BYTES_PER_UNIT).transpose();
+        node.budget.charge(cost::json(self.parser.parsed() - before));
+        let Some(parsed) = parsed else { return Ok(Progress::Yield) };
+        self.parsed = Some(parsed.map(Wiped));
+        Ok(Progress::Done)
     }
 
-    /// Returns whether no stream and no accounting is left.
-    #[cfg(test)]
-    pub fn is_clear(&self) -> bool {
-        self.len() == 0 && self.clients.is_empty() && self.memory.is_empty()
+    fn held_bytes(&self) -> usize {
+        self.parser.held_bytes()
+    }
+
+    /// The handler of the request comes next.
+    fn finish(self: Box<Self>, context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+        context.parsed_body = self.parsed;
+        context.route.map_or(Ok(()), |route| (route.handler)(context))
+    }
+}
+
+/// A turn to parse a body. It ends when it is dropped, or after [`TURN_TIME`].
+pub(super) type ParsingTurn = Rc<()>;
+
+/// The requests that wait until their body is parsed: whoever has used least of the parser is next. Times are monotonic.
+#[derive(Default)]
+pub struct ParsingTurns {
+    waiting: Quota<ConnectionId>,
+    /// Turns of requests that are resumed.
+    granted: BTreeMap<ConnectionId, ParsingTurn>,
+    /// The turns that count, each with its beginning.
+    turns: Vec<(Duration, Weak<()>)>,
+}
+
+impl ParsingTurns {
+    /// Returns the turn of a request with a body of this length, or `None` if it waits for one: then [`ParsingTurns::grant`]
+    /// returns its connection later, and it asks again.
+    pub(super) fn take(
+        &mut self,
+        connection: ConnectionId,
+        client: Owner,
+        length: usize,
+        now: Duration,
+    ) -> Option<ParsingTurn> {
+        if let Some(turn) = self.granted.remove(&connection) {
+            return Some(turn);
+        }
+        self.waiting.charge(client, cost::json(length), now);
+        if self.has_free(now) && !self.waiting.has_waiting() {
+            return Some(self.begin(now));
+        }
+        self.waiting.hold(connection, client, length, now);
+        self.waiting.wait(connection, now);
+        None
+    }
+
+    /// Gives free turns to requests that wait. Returns their connections, to be resumed.
+    pub(super) fn grant(&mut self, now: Duration) -> Vec<ConnectionId> {
+        let mut granted = Vec::new();
+        while self.waiting.has_waiting()
+            && self.has_free(now)
+            && let Some((_, connection)) = self.waiting.next(now)
+        {
+            self.waiting.release(connection, now);
+            let turn = self.begin(now);
+            self.granted.insert(connection, turn);
+            granted.push(connection);
+        }
+        granted
+    }
+
+    /// Returns when [`ParsingTurns::grant`] must be called at the latest, if a request waits.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        let first = self.turns.first().filter(|_| self.waiting.has_waiting());
+        first.map(|(since, _)| *since + TURN_TIME)
+    }
+
+    /// Forgets the request of a connection that was closed or answered otherwise.
+    pub(super) fn forget(&mut self, connection: ConnectionId, now: Duration) {
+        self.waiting.release(connection, now);
+        self.granted.remove(&connection);
+    }
+
+    fn has_free(&mut self, now: Duration) -> bool {
+        self.turns.retain(|(since, turn)| turn.strong_count() > 0 && now < *since + TURN_TIME);
+        self.turns.len() < MAX_PARSED_BODIES
+    }
+
+    fn begin(&mut self, now: Duration) -> ParsingTurn {
+        let turn = Rc::new(());
+        self.turns.push((now, Rc::downgrade(&turn)));
+        turn
     }
 }
 
@@ -772,6 +858,18 @@ mod writer_tests {
 mod pending_tests {
     use super::*;
     use crate::net::service::{Client, ListenerId};
+
+    impl PendingStreams {
+        /// Returns the number of streams, including evicted ones whose request is not resumed yet.
+        pub(in crate::api) fn len(&self) -> usize {
+            self.streams.len()
+        }
+
+        /// Returns whether no stream and no accounting is left.
+        pub(in crate::api) fn is_clear(&self) -> bool {
+            self.len() == 0 && self.clients.is_empty() && self.memory.is_empty()
+        }
+    }
 
     struct EmptyStream;
 

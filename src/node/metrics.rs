@@ -273,7 +273,7 @@ impl Node<'_> {
             LimitUsage::new("bytes of the mempool", mempool.bytes(), mempool::MAX_BYTES),
             LimitUsage::new("fates of transactions", mempool.fates.count(), 2 * mempool::MAX_FATES),
             LimitUsage::new("bytes of blocks and changes for events", events.bytes(), api::events::MAX_BYTES),
-            LimitUsage::new("bytes of cached responses", self.api.cache.bytes(), api::MAX_CACHED_BYTES),
+            LimitUsage::new("bytes of cached responses", self.api.cache.bytes, api::MAX_CACHED_BYTES),
             LimitUsage::new("bytes of kept lists", self.api.kept_lists.bytes(), api::MAX_LIST_BYTES),
             LimitUsage::new("bytes of requests that wait for the disk", ahead.waiting_bytes(), MAX_WAITING_BYTES),
             LimitUsage::new("cached results of transactions", mempool.remembered_results(), mempool::MAX_RESULTS),

@@ -1,14 +1,14 @@
 //! The broker: entry points for events of sessions and of the chain; and what waits to be published: news for all
 //! subscribers, and queries whose answers go to the sessions that asked.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
 use super::content::Item;
 use super::publish_job::{PublishContext, PublishJob};
-use super::session::{QueryReading, SessionId};
-use super::session_table::{SessionTable, TOO_MANY_SESSIONS};
+use super::session_table::{QueryReading, SessionId, SessionTable, TOO_MANY_SESSIONS};
 use super::{Limits, sockjs};
 use crate::api::{ApiError, NodeContext};
 use crate::model::{Hash256, Height, NetworkByte, Transaction};
@@ -27,6 +27,8 @@ const BACKPRESSURE_ARRIVALS: usize = 1_000;
 /// Maximum number of queued transactions. Further ones, which only a reorg can bring, are not published.
 const MAX_ARRIVALS: usize = 5_000;
 
+/// Bytes waiting to be sent to a session at which none of its queries is started, and its answer pauses.
+const QUERY_BACKLOG_BYTES: usize = 64 * 1024;
 /// Work units for a turn of a query.
 const QUERY_UNITS: u32 = 5;
 /// Pause before a session with a full send queue, or one that waits for the mempool, is tried again.
@@ -88,26 +90,24 @@ impl Broker {
         if message.is_empty() {
             return Progress::Done;
         }
+        let mut stream = Cow::Borrowed(message);
         if is_sockjs {
             effects.charge(socket, u32::try_from(message.len() / PAYLOAD_BYTES_PER_UNIT).unwrap_or(u32::MAX));
             match sockjs::read_message(message) {
-                Ok(stream) => self.feed(id, &stream),
-                Err(code) => self.table.close(id, (code, ""), code == sockjs::SERVER_ERROR, effects),
+                Ok(joined) => stream = Cow::Owned(joined),
+                Err(code) => {
+                    self.table.close(id, (code, ""), code == sockjs::SERVER_ERROR, effects);
+                    return Progress::Done;
+                }
             }
-        } else {
-            self.feed(id, message);
         }
-        self.handle_frames(id, effects)
-    }
-
-    /// Feeds received bytes into a session's decoder.
-    fn feed(&mut self, id: SessionId, stream: &[u8]) {
-        let Some(session) = self.table.session_mut(id) else { return };
-        session.decoder.feed(stream);
+        let Some(session) = self.table.session_mut(id) else { return Progress::Done };
+        session.decoder.feed(&stream);
         if session.silent_since.take().is_some() {
             self.table.schedule(id);
         }
         self.table.record_message(id);
+        self.handle_frames(id, effects)
     }
 
     /// Continues a message that [`on_message`](Self::on_message) left unfinished.
@@ -358,13 +358,12 @@ impl QueryQueue {
 
     /// Continues the answer of a session, or starts that to its next query.
     fn serve(&mut self, id: SessionId, context: &mut PublishContext<'_>) {
-        let (max_backlog, now) = (context.table.limits.query_backlog_bytes, context.table.now.monotonic);
-        let reads_ahead = context.reads_ahead;
+        let (reads_ahead, now) = (context.reads_ahead, context.table.now.monotonic);
         let Some(session) = context.table.session_mut(id) else { return };
         // A transaction of a replaced block may be on its way back into the mempool.
         let is_about_mempool = session.answer.is_none() && matches!(session.queries.front(), Some(Item::Status(_)));
         let waits_for_mempool = is_about_mempool && !context.is_mempool_current;
-        if waits_for_mempool || context.effects.backlog(session.socket) >= max_backlog {
+        if waits_for_mempool || context.effects.backlog(session.socket) >= QUERY_BACKLOG_BYTES {
             if self.backlogged.is_empty() {
                 self.retry_at = now + BACKLOG_PAUSE;
             }

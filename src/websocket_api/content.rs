@@ -10,8 +10,8 @@ use super::topics;
 use crate::api::streams::ResponseStream;
 use crate::api::{
     ALL_TRANSFERS, AccountBody, AccountSearch, ApiError, BlockBody, DefinitionAndSupply, NodeContext, Page,
-    TransactionMeta, TransactionPair, TransactionStatus, View, definitions_owned_by, mosaics_owned_by,
-    namespaces_rented_by, supply_of, transfer_page,
+    TransactionPair, TransactionStatus, View, definitions_owned_by, mosaics_owned_by, namespaces_rented_by, supply_of,
+    transfer_page,
 };
 use crate::codec::json::JsonEncoder;
 
@@ -21,6 +21,8 @@ use crate::peer::wire::ErrorBody;
 
 /// Bytes of JSON written per work unit.
 const BYTES_PER_UNIT: usize = 256;
+/// Maximum number of unconfirmed transactions in one answer.
+const MAX_UNCONFIRMED_IN_ANSWER: usize = 10;
 /// Length of the list of an account's newest transactions.
 const RECENT_TRANSFERS: usize = 25;
 /// Maximum number of rents examined for the namespaces of an account.
@@ -112,13 +114,11 @@ pub enum Item {
     Unconfirmed(Rc<Transaction>),
     /// A transaction with its metadata, on the topic of an account.
     TransactionOf(String, Rc<SharedPair>),
-    /// What a topic of an account tells; after its newest transactions as [`UnconfirmedOf`](Self::UnconfirmedOf).
+    /// What a topic of an account tells; after its newest transactions those of [`UnconfirmedOf`](Self::UnconfirmedOf).
     OfAccount(AccountTopic, Address),
-    /// Up to 10 of the newest unconfirmed transactions that affect the address, on the topics on which they were
-    /// published when they arrived.
-    UnconfirmedOf(Address),
-    /// The search for these.
-    SearchOfAccount(Box<AccountSearch>),
+    /// The search for up to 10 of the newest unconfirmed transactions that affect an account; they are published on the topics
+    /// on which they were published when they arrived.
+    UnconfirmedOf(Box<AccountSearch>),
     /// The local node, on `/node/info`.
     NodeInfo,
     /// What became of a transaction, on `/status/<HASH>`.
@@ -134,6 +134,11 @@ pub enum Messages {
 }
 
 impl Item {
+    /// Creates [`UnconfirmedOf`](Self::UnconfirmedOf) an account.
+    pub fn unconfirmed_of(account: Address) -> Item {
+        Item::UnconfirmedOf(Box::new(AccountSearch::new(account, MAX_UNCONFIRMED_IN_ANSWER)))
+    }
+
     /// Returns the topic of its messages; `None` if it only consists of other items.
     pub fn topic(&self) -> Option<String> {
         Some(match self {
@@ -144,11 +149,7 @@ impl Item {
             Item::OfAccount(topic, address) => topic.of(address),
             Item::NodeInfo => "/node/info".to_owned(),
             Item::Status(hash) => topics::status_topic(hash),
-            Item::LastBlock
-            | Item::Transactions(..)
-            | Item::Confirmed(..)
-            | Item::UnconfirmedOf(_)
-            | Item::SearchOfAccount(_) => return None,
+            _ => return None,
         })
     }
 
@@ -173,17 +174,9 @@ impl Item {
                 Content::view(&node.info, pool)
             }
             Item::Status(hash) => Content::view(&TransactionStatus::look_up(*hash, node)?, pool),
-            Item::OfAccount(topic, address) => {
-                return topic.open(*address, node).map(Messages::Stream);
-            }
+            Item::OfAccount(topic, address) => return topic.open(*address, node).map(Messages::Stream),
             Item::Block(height) => return Ok(Messages::Stream(Box::new(BlockBody::new(*height).into_stream()))),
-            Item::LastBlock
-            | Item::Transactions(..)
-            | Item::Confirmed(..)
-            | Item::UnconfirmedOf(_)
-            | Item::SearchOfAccount(_) => {
-                return Err(ApiError::internal("no message"));
-            }
+            _ => return Err(ApiError::internal("no message")),
         }))
     }
 }
@@ -197,11 +190,7 @@ impl SharedPair {
     /// Returns the body, creating it if necessary.
     pub fn content(&self, pool: &SharedBytesCounter) -> Content {
         let SharedPair(transaction, height, content) = self;
-        let make = || {
-            let inner_hash = transaction.inner().map(Transaction::hash);
-            let meta = TransactionMeta { height: *height, id: 0, hash: transaction.hash(), inner_hash };
-            Content::view(&TransactionPair { transaction, meta }, pool)
-        };
+        let make = || Content::view(&TransactionPair::new(transaction, *height, 0, transaction.hash()), pool);
         content.get_or_init(make).clone()
     }
 }

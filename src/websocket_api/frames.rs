@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::broker::Broker;
 use super::content::{AccountTopic, Item};
-use super::session::{SessionId, trim};
-use super::stomp::{DecodeError, Frame, encoder};
+use super::session_table::{SESSION_BYTES, SessionId, trim};
+use super::stomp::{Frame, encoder};
 use super::topics;
 use crate::codec::lenient_json::{self, Value};
 use crate::codec::limits::MAX_TEXT_UTF16;
@@ -54,14 +54,20 @@ impl Broker {
             match decoder.next_frame() {
                 Ok(Some(frame)) => self.handle(&frame, &mut context),
                 Ok(None) => break Progress::Done,
-                Err(error) => self.on_decode_error(&error, &mut context),
+                Err(error) if error.is_fatal => {
+                    context.units += SEND_UNITS;
+                    self.table.fail(id, &error.text, context.effects);
+                }
+                Err(error) => self.send_error(&error.text, error.receipt.as_deref(), &mut context),
             }
         };
         let FrameContext { effects, units, .. } = context;
         effects.charge(socket, units);
         if let Some(session) = self.table.session_mut(id) {
             session.decoder = decoder;
-            self.table.update_decoder_usage(id, effects);
+            // The memory of an idle decoder is part of `SESSION_BYTES`.
+            session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
+            self.table.update_memory(id, effects);
         }
         if self.table.session(id).is_none() { Progress::Done } else { progress }
     }
@@ -81,21 +87,8 @@ impl Broker {
         let [receipt] = frame.pick(["receipt"]);
         match (handled, receipt) {
             (Err(rejection), receipt) => self.send_error(rejection, receipt.as_deref(), context),
-            (Ok(()), Some(receipt)) => {
-                context.units += SEND_UNITS;
-                self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
-            }
+            (Ok(()), Some(receipt)) => self.send(context, |out| encoder::receipt(out, &receipt)),
             (Ok(()), None) => {}
-        }
-    }
-
-    /// Handles a decoding error: closes the session if the error is fatal, and reports it otherwise.
-    fn on_decode_error(&mut self, error: &DecodeError, context: &mut FrameContext<'_>) {
-        if error.is_fatal {
-            context.units += SEND_UNITS;
-            self.table.fail(context.session, &error.text, context.effects);
-        } else {
-            self.send_error(&error.text, error.receipt.as_deref(), context);
         }
     }
 
@@ -103,10 +96,7 @@ impl Broker {
         let [versions] = frame.pick(["accept-version"]).map(|value| value.map(trimmed));
         let Some(session) = self.table.session_mut(context.session) else { return };
         match session.connect(versions.as_deref()) {
-            Some(version) => {
-                context.units += SEND_UNITS;
-                self.table.send(context.session, context.effects, |out| encoder::connected(out, version));
-            }
+            Some(version) => self.send(context, |out| encoder::connected(out, version)),
             None => self.table.fail(context.session, "Supported protocol versions are 1.0, 1.1, 1.2", context.effects),
         }
     }
@@ -117,20 +107,16 @@ impl Broker {
             && topics::is_broker_destination(&destination)
         {
             context.units += ENTRY_UNITS;
-            let address = self.address_registered_by(&destination);
+            // Nothing is published under any other spelling of an address.
+            let network = self.table.network;
+            let address = topics::registering_address(&destination)
+                .and_then(|text| Address::parse(text, network).filter(|address| address.as_str() == text));
             self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects)?;
             if let Some(hash) = topics::transaction_of(&destination) {
                 self.queue_query(Item::Status(hash), context.session);
             }
         }
         Ok(())
-    }
-
-    /// Returns the address that a subscription to `destination` registers.
-    fn address_registered_by(&self, destination: &str) -> Option<Address> {
-        let text = topics::registering_address(destination)?;
-        // Nothing is published under any other spelling of an address.
-        Address::parse(text, self.table.network).filter(|address| address.as_str() == text)
     }
 
     fn unsubscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) -> Result<(), &'static str> {
@@ -171,8 +157,8 @@ impl Broker {
             }
             ClientCommand::Query(query) => {
                 let registered = match query {
-                    Item::OfAccount(AccountTopic::Account, address) => {
-                        self.table.register(*id, address, true, *effects)
+                    Item::OfAccount(AccountTopic::Account, account) => {
+                        self.table.register(*id, account, true, *effects)
                     }
                     _ => Ok(()),
                 };
@@ -193,8 +179,8 @@ impl Broker {
         let [receipt] = frame.pick(["receipt"]);
         match receipt {
             Some(receipt) => {
-                context.units += SEND_UNITS + units(self.table.unsubscribe_all(context.session), 1);
-                self.table.send(context.session, context.effects, |out| encoder::receipt(out, &receipt));
+                context.units += units(self.table.unsubscribe_all(context.session), 1);
+                self.send(context, |out| encoder::receipt(out, &receipt));
             }
             None => self.table.fail(context.session, "Session closed.", context.effects),
         }
@@ -202,8 +188,12 @@ impl Broker {
 
     /// Sends ERROR to the session, for a frame that asked for this receipt.
     fn send_error(&mut self, message: &str, receipt: Option<&str>, context: &mut FrameContext<'_>) {
+        self.send(context, |out| encoder::error(out, message, receipt));
+    }
+
+    fn send(&mut self, context: &mut FrameContext<'_>, write: impl FnOnce(&mut Vec<u8>)) {
         context.units += SEND_UNITS;
-        self.table.send(context.session, context.effects, |out| encoder::error(out, message, receipt));
+        self.table.send(context.session, context.effects, write);
     }
 }
 
@@ -250,7 +240,7 @@ fn parse(destination: &str, payload: &[u8], network: NetworkByte) -> Option<Resu
     Some(address.map(|address| match topic {
         Some(topic) => ClientCommand::Query(Item::OfAccount(topic, address)),
         None if path == "account/subscribe" => ClientCommand::Register(address),
-        None => ClientCommand::Query(Item::UnconfirmedOf(address)),
+        None => ClientCommand::Query(Item::unconfirmed_of(address)),
     }))
 }
 
@@ -299,7 +289,7 @@ mod tests {
             ("account/subscribe", ClientCommand::Register(a)),
             ("account/get", ClientCommand::Query(Item::OfAccount(AccountTopic::Account, a))),
             ("account/transfers/all", ClientCommand::Query(Item::OfAccount(AccountTopic::RecentTransfers, a))),
-            ("account/transfers/unconfirmed", ClientCommand::Query(Item::UnconfirmedOf(a))),
+            ("account/transfers/unconfirmed", ClientCommand::Query(Item::unconfirmed_of(a))),
             ("account/mosaic/owned", ClientCommand::Query(Item::OfAccount(AccountTopic::Mosaics, a))),
             ("account/mosaic/owned/definition", ClientCommand::Query(Item::OfAccount(AccountTopic::Definitions, a))),
             ("account/namespace/owned", ClientCommand::Query(Item::OfAccount(AccountTopic::Namespaces, a))),

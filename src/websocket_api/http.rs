@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::broker::Broker;
-use crate::api::{container_error, is_preflight};
+use crate::api::{container_error, is_preflight, too_many_requests};
 use crate::model::Timestamp;
 use crate::net::http::{Request, Response};
 use crate::net::service::Exchange;
@@ -31,26 +31,54 @@ const MAX_SESSION_NAME_BYTES: usize = 128;
 /// Limit for the bodies of requests, which are ignored, in bytes.
 pub const BODY_BYTES: usize = 8 * 1024;
 
-/// A request and its response in progress.
-struct RequestHandler<'r, 'a> {
-    request: &'a Request<'a>,
-    response: &'r mut Response,
-    time: Timestamp,
-}
-
 /// Answers a request. If the response is an upgrade to a websocket of SockJS, returns the client's name for its session.
 /// `time` is network time; `entropy` is a fresh random number, used only by `/info`.
 pub fn answer<'a>(exchange: &mut Exchange<'a>, time: Timestamp, entropy: i32) -> Option<&'a str> {
-    let Exchange { request, response, is_rate_limited, .. } = exchange;
-    let mut handler = RequestHandler { request, response, time };
-    if *is_rate_limited {
+    let (request, response): (&'a Request<'a>, _) = (exchange.request, &mut *exchange.response);
+    if exchange.is_rate_limited {
         // This response has none of the common headers.
-        handler.response.header("DoSFilter", "unavailable");
-        container_error(handler.response, 429, time);
+        too_many_requests(response, time);
         return None;
     }
-    handler.common_headers();
-    handler.route(entropy)
+    common_headers(request, response);
+    // A trailing slash is tolerated after any path.
+    let path = request.path.strip_suffix('/').unwrap_or(request.path);
+    let Some(below) = path.strip_prefix(BASE).filter(|below| below.is_empty() || below.starts_with('/')) else {
+        container_error(response, 404, time);
+        return None;
+    };
+    match below.strip_prefix('/') {
+        None => respond(response, TEXT, None, "Welcome to SockJS!\n"),
+        Some(_) if request.method == "OPTIONS" && is_preflight(request) => {}
+        Some("info") => match request.method {
+            "GET" => {
+                let rest = "\"origins\":[\"*:*\"],\"cookie_needed\":true,\"websocket\":true";
+                let body = format!("{{\"entropy\":{entropy},{rest}}}");
+                respond(response, "application/json;charset=utf-8", Some(NO_CACHE), &body);
+            }
+            "OPTIONS" => {
+                let now = UNIX_EPOCH + Duration::from_millis(time.to_unix_millis().unsigned_abs());
+                response.header("Cache-Control", format!("public, max-age={}", ONE_YEAR.as_secs()));
+                response.header("Expires", httpdate::fmt_http_date(now + ONE_YEAR));
+                response.status = 204;
+            }
+            _ => method_not_allowed(response, "GET,OPTIONS"),
+        },
+        Some("websocket") => _ = upgrade(request, response),
+        Some(below) if is_iframe(below) && request.method != "GET" => method_not_allowed(response, "GET"),
+        Some(below) if is_iframe(below) && request.header("If-None-Match") == Some(IFRAME_ETAG) => {
+            response.status = 304;
+        }
+        Some(below) if is_iframe(below) => {
+            respond(response, "text/html;charset=utf-8", Some(NO_CACHE), IFRAME);
+            response.header("ETag", IFRAME_ETAG);
+        }
+        Some(below) => match session_name(below) {
+            Some(session) => return upgrade(request, response).then_some(session),
+            None => response.status = 404,
+        },
+    }
+    None
 }
 
 /// Returns the session in the path of a SockJS websocket, `<server>/<session>/websocket`.
@@ -62,104 +90,46 @@ fn session_name(below: &str) -> Option<&str> {
     (is_websocket && is_id(server) && is_id(session)).then_some(session)
 }
 
-impl<'a> RequestHandler<'_, 'a> {
-    fn route(&mut self, entropy: i32) -> Option<&'a str> {
-        let request: &'a Request<'a> = self.request;
-        // A trailing slash is tolerated after any path.
-        let path = request.path.strip_suffix('/').unwrap_or(request.path);
-        let Some(below) = path.strip_prefix(BASE).filter(|below| below.is_empty() || below.starts_with('/')) else {
-            container_error(self.response, 404, self.time);
-            return None;
-        };
-        match below.strip_prefix('/') {
-            None => self.respond(TEXT, None, "Welcome to SockJS!\n"),
-            Some(_) if request.method == "OPTIONS" && is_preflight(request) => {}
-            Some("info") => self.info(entropy),
-            Some("websocket") => _ = self.upgrade(),
-            Some(below) if is_iframe(below) => self.iframe(),
-            Some(below) => match session_name(below) {
-                Some(session) => return self.upgrade().then_some(session),
-                None => self.response.status = 404,
-            },
+/// Adds the common headers. For a browser the origin is named instead of `*`, because modern SockJS clients send
+/// credentials.
+fn common_headers(request: &Request<'_>, response: &mut Response) {
+    match request.header("Origin").filter(|origin| !origin.contains(char::is_control)) {
+        Some(origin) => {
+            response.header("Access-Control-Allow-Origin", origin.to_owned());
+            response.header("Access-Control-Allow-Credentials", "true");
+            response.header("Vary", "Origin");
         }
-        None
+        None => response.header("Access-Control-Allow-Origin", "*"),
     }
+    response.header("Access-Control-Allow-Headers", "Content-Type");
+    response.header("Allow", "GET, HEAD, POST, OPTIONS");
+}
 
-    /// Adds the common headers. For a browser the origin is named instead of `*`, because modern SockJS clients send
-    /// credentials.
-    fn common_headers(&mut self) {
-        match self.request.header("Origin").filter(|origin| !origin.contains(char::is_control)) {
-            Some(origin) => {
-                self.response.header("Access-Control-Allow-Origin", origin.to_owned());
-                self.response.header("Access-Control-Allow-Credentials", "true");
-                self.response.header("Vary", "Origin");
-            }
-            None => self.response.header("Access-Control-Allow-Origin", "*"),
-        }
-        self.response.header("Access-Control-Allow-Headers", "Content-Type");
-        self.response.header("Allow", "GET, HEAD, POST, OPTIONS");
+/// Upgrades to a websocket, if the request is a valid handshake. Returns whether it is.
+fn upgrade(request: &Request<'_>, response: &mut Response) -> bool {
+    if request.method != "GET" {
+        method_not_allowed(response, "GET");
+        return false;
     }
+    let is_valid = handshake(request, response);
+    let offers = request.header_values("Sec-WebSocket-Protocol");
+    if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS).filter(|_| is_valid) {
+        response.header("Sec-WebSocket-Protocol", protocol.to_owned());
+    }
+    is_valid
+}
 
-    fn info(&mut self, entropy: i32) {
-        match self.request.method {
-            "GET" => {
-                let rest = "\"origins\":[\"*:*\"],\"cookie_needed\":true,\"websocket\":true";
-                let body = format!("{{\"entropy\":{entropy},{rest}}}");
-                self.respond("application/json;charset=utf-8", Some(NO_CACHE), &body);
-            }
-            "OPTIONS" => self.options(),
-            _ => self.method_not_allowed("GET,OPTIONS"),
-        }
+fn respond(response: &mut Response, content_type: &'static str, cache: Option<&'static str>, body: &str) {
+    response.header("Content-Type", content_type);
+    if let Some(cache) = cache {
+        response.header("Cache-Control", cache);
     }
+    response.body.extend_from_slice(body.as_bytes());
+}
 
-    /// Upgrades to a websocket, if the request is a valid handshake. Returns whether it is.
-    fn upgrade(&mut self) -> bool {
-        if self.request.method != "GET" {
-            self.method_not_allowed("GET");
-            return false;
-        }
-        if !handshake(self.request, self.response) {
-            return false;
-        }
-        let offers = self.request.header_values("Sec-WebSocket-Protocol");
-        if let Some(protocol) = negotiate_subprotocol(offers, &SUBPROTOCOLS) {
-            self.response.header("Sec-WebSocket-Protocol", protocol.to_owned());
-        }
-        true
-    }
-
-    fn iframe(&mut self) {
-        if self.request.method != "GET" {
-            return self.method_not_allowed("GET");
-        }
-        if self.request.header("If-None-Match") == Some(IFRAME_ETAG) {
-            self.response.status = 304;
-            return;
-        }
-        self.respond("text/html;charset=utf-8", Some(NO_CACHE), IFRAME);
-        self.response.header("ETag", IFRAME_ETAG);
-    }
-
-    /// Answers OPTIONS: an empty response that may be cached for a year.
-    fn options(&mut self) {
-        let now = UNIX_EPOCH + Duration::from_millis(self.time.to_unix_millis().unsigned_abs());
-        self.response.header("Cache-Control", format!("public, max-age={}", ONE_YEAR.as_secs()));
-        self.response.header("Expires", httpdate::fmt_http_date(now + ONE_YEAR));
-        self.response.status = 204;
-    }
-
-    fn respond(&mut self, content_type: &'static str, cache: Option<&'static str>, body: &str) {
-        self.response.header("Content-Type", content_type);
-        if let Some(cache) = cache {
-            self.response.header("Cache-Control", cache);
-        }
-        self.response.body.extend_from_slice(body.as_bytes());
-    }
-
-    fn method_not_allowed(&mut self, allow: &'static str) {
-        self.response.header("Allow", allow);
-        self.response.status = 405;
-    }
+fn method_not_allowed(response: &mut Response, allow: &'static str) {
+    response.header("Allow", allow);
+    response.status = 405;
 }
 
 /// Returns whether the last segment names the iframe page, `iframe<x>.html`.

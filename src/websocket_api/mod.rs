@@ -6,10 +6,8 @@
 //! | [`Broker`] | handles events of sessions and of the chain, and sends through [`Effects`]; queues what is to be published |
 //! | `publish_job` | delivers a sequence of messages to their recipients |
 //! | `content` | what is published: topics, requests and messages, and the bodies that recipients share |
-//! | `session_table` | sessions with their usage, subscriptions, registered addresses and timers |
-//! | `session` | one session, and the websocket that carries its frames |
+//! | `session_table` | sessions, the websockets that carry their frames, their usage, subscriptions, registered addresses and timers |
 //! | `topics` | topics and patterns, the subscriptions of one session, and the index of all |
-//! | `generated_ids` | ids of subscriptions that the client does not name |
 //! | `frames` | executes the frames of clients |
 //! | [`stomp`] | decodes and encodes STOMP frames |
 //! | [`http`] | answers HTTP requests on the port, among them the websocket upgrade |
@@ -22,10 +20,8 @@
 mod broker;
 mod content;
 mod frames;
-mod generated_ids;
 pub mod http;
 mod publish_job;
-mod session;
 mod session_table;
 pub mod sockjs;
 pub mod stomp;
@@ -34,11 +30,7 @@ mod tests;
 mod topics;
 
 pub use broker::Broker;
-pub use session::SessionId;
-
-use std::time::Duration;
-
-use stomp::DEFAULT_FRAME_BYTES;
+pub use session_table::SessionId;
 
 /// Limits of the broker.
 ///
@@ -60,10 +52,6 @@ pub struct Limits {
     pub addresses_per_session: usize,
     /// Unanswered queries of one session; at the limit its frames wait.
     pub queries_per_session: usize,
-    /// Bytes waiting to be sent to a session at which none of its queries is started, and its answer pauses.
-    pub query_backlog_bytes: usize,
-    /// Bytes of one inbound STOMP frame; a larger one is answered with ERROR, then close 1002.
-    pub frame_bytes: usize,
     /// Bytes of one session, checked when it subscribes or registers an address; beyond it, a SUBSCRIBE is answered
     /// with ERROR, a SEND on `/errors`.
     pub session_bytes: usize,
@@ -72,10 +60,6 @@ pub struct Limits {
     pub client_bytes: usize,
     /// Bytes of all sessions; a global limit.
     pub total_bytes: usize,
-    /// Time until the first message of a session; without one it is closed with 4500.
-    pub first_message: Duration,
-    /// Time without a frame after which a SockJS session gets a heartbeat.
-    pub heartbeat: Duration,
 }
 
 impl Default for Limits {
@@ -88,13 +72,9 @@ impl Default for Limits {
             patterns: 1_000,
             addresses_per_session: 1_000,
             queries_per_session: 16,
-            query_backlog_bytes: 64 * 1024,
-            frame_bytes: DEFAULT_FRAME_BYTES,
             session_bytes: 768 * 1024,
             client_bytes: 16 * 1024 * 1024,
             total_bytes: 64 * 1024 * 1024,
-            first_message: Duration::from_secs(60),
-            heartbeat: Duration::from_secs(25),
         }
     }
 }

@@ -6,8 +6,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::content::{AccountTopic, Content, Item, Messages, SharedPair};
-use super::session::SessionId;
-use super::session_table::SessionTable;
+use super::session_table::{SessionId, SessionTable};
 use super::topics::{self, matches_pattern};
 use crate::api::streams::{BodyWriter, ResponseStream};
 use crate::api::{AccountSearch, ApiError, Format, NodeContext};
@@ -19,8 +18,6 @@ use crate::state;
 
 /// Height reported for unconfirmed transactions.
 const UNCONFIRMED_HEIGHT: Height = Height((1 << 53) - 1);
-/// Maximum number of unconfirmed transactions in one answer.
-const MAX_UNCONFIRMED_IN_ANSWER: usize = 10;
 /// Transactions of a block that are read at a time.
 const TRANSACTIONS_AT_A_TIME: usize = 16;
 /// Memory of a job besides its messages, including transactions that were read ahead; in bytes.
@@ -95,7 +92,7 @@ impl PublishJob {
         let delivery = self.delivery.as_ref().map_or(0, Delivery::held_bytes);
         let accounts = self.accounts.len() + self.queue.len();
         let searches = self.queue.iter().map(|item| match item {
-            Item::SearchOfAccount(search) => search.held_bytes(),
+            Item::UnconfirmedOf(search) => search.held_bytes(),
             _ => 0,
         });
         JOB_BYTES + delivery + accounts * 2 * size_of::<Address>() + searches.sum::<usize>()
@@ -116,7 +113,7 @@ impl PublishJob {
 
     /// Starts the delivery of an item's message, and adds the items that follow from it to the queue.
     fn start(&mut self, item: Item, context: &mut PublishContext<'_>) -> Result<(), ApiError> {
-        if let Item::SearchOfAccount(search) = item {
+        if let Item::UnconfirmedOf(search) = item {
             return self.search(search, context);
         }
         match &item {
@@ -142,17 +139,25 @@ impl PublishJob {
             Item::Unconfirmed(transaction) => {
                 self.publish_to_accounts(transaction, UNCONFIRMED_HEIGHT, topics::UNCONFIRMED_OF, context);
             }
-            Item::OfAccount(AccountTopic::RecentTransfers, address) | Item::UnconfirmedOf(address) => {
-                let search = Box::new(AccountSearch::new(*address, MAX_UNCONFIRMED_IN_ANSWER));
-                self.queue.push_back(Item::SearchOfAccount(search));
+            Item::OfAccount(AccountTopic::RecentTransfers, address) => {
+                self.queue.push_back(Item::unconfirmed_of(*address));
             }
-            Item::TransactionOf(..)
-            | Item::OfAccount(..)
-            | Item::SearchOfAccount(_)
-            | Item::NodeInfo
-            | Item::Status(_) => {}
+            _ => {}
         }
-        self.delivery = item.topic().map(|topic| Delivery::new(topic, item, self.only, context.table));
+        let only = self.only;
+        self.delivery = item.topic().map(|topic| Delivery {
+            item,
+            stream: None,
+            text: Vec::new(),
+            is_last: false,
+            content: None,
+            topic: Rc::from(topic),
+            only,
+            last_pattern: None,
+            by_pattern: BTreeSet::new(),
+            next: only.unwrap_or_default(),
+            last: only.unwrap_or(context.table.last_session),
+        });
         Ok(())
     }
 
@@ -160,7 +165,7 @@ impl PublishJob {
     fn search(&mut self, mut search: Box<AccountSearch>, context: &mut PublishContext<'_>) -> Result<(), ApiError> {
         let NodeContext { mempool, chain, budget, .. } = &mut context.node;
         match mempool.search(&mut search, chain, budget)? {
-            None => self.queue.push_front(Item::SearchOfAccount(search)),
+            None => self.queue.push_front(Item::UnconfirmedOf(search)),
             Some(found) => {
                 for entry in found.into_iter().rev() {
                     self.queue.push_front(Item::Unconfirmed(Rc::clone(&entry.transaction)));
@@ -235,12 +240,13 @@ impl PublishJob {
         if !has_owner_subscribers(context.table) {
             return;
         }
-        let mut owners = Vec::new();
-        if let Err(error) = owners_changed(transaction, context, &mut owners) {
-            self.record_failure(error);
+        match owners_changed(transaction, context) {
+            Ok(owners) => {
+                context.node.budget.charge(owners.len() as u32);
+                self.accounts.extend(owners);
+            }
+            Err(error) => self.record_failure(error),
         }
-        context.node.budget.charge(owners.len() as u32);
-        self.accounts.extend(owners);
     }
 }
 
@@ -269,39 +275,16 @@ struct Delivery {
 }
 
 impl Delivery {
-    fn new(topic: String, item: Item, only: Option<SessionId>, table: &SessionTable) -> Delivery {
-        Delivery {
-            item,
-            stream: None,
-            text: Vec::new(),
-            is_last: false,
-            content: None,
-            topic: Rc::from(topic),
-            only,
-            last_pattern: None,
-            by_pattern: BTreeSet::new(),
-            next: only.unwrap_or_default(),
-            last: only.unwrap_or(table.last_session),
-        }
-    }
-
     /// Delivers within the budget. Returns true when all recipients have everything. Nothing is made without recipients.
     fn work(&mut self, context: &mut PublishContext<'_>) -> Result<bool, ApiError> {
         loop {
             let content = match self.content.take() {
                 Some(content) => content,
-                None => {
-                    match self.find_recipients(context) {
-                        None => return Ok(false),
-                        Some(false) => return Ok(true),
-                        Some(true) => {}
-                    }
-                    match self.make_content(context)? {
-                        Poll::Ready(Some(content)) => content,
-                        Poll::Pending => return Ok(false),
-                        Poll::Ready(None) => return Ok(true),
-                    }
-                }
+                None => match self.make_content(context)? {
+                    Poll::Ready(Some(content)) => content,
+                    Poll::Pending => return Ok(false),
+                    Poll::Ready(None) => return Ok(true),
+                },
             };
             while let Some(session) = self.next_recipient(context.table) {
                 if context.node.budget.is_exhausted() {
@@ -322,34 +305,36 @@ impl Delivery {
         }
     }
 
-    /// Creates the next message. Long ones are written in steps.
+    /// Creates the next message, if it has recipients. Long ones are written in steps.
     fn make_content(&mut self, context: &mut PublishContext<'_>) -> Result<Poll<Option<Content>>, ApiError> {
+        match self.find_recipients(context) {
+            None => return Ok(Poll::Pending),
+            Some(false) => return Ok(Poll::Ready(None)),
+            Some(true) => {}
+        }
         let PublishContext { table, node, .. } = context;
-        let content = match &mut self.stream {
+        let stream = match &mut self.stream {
+            Some(stream) => stream,
             None => match self.item.open(node, &table.pool)? {
+                Messages::Stream(stream) => self.stream.insert(stream),
                 Messages::One(content) => {
                     self.is_last = true;
-                    content
-                }
-                Messages::Stream(stream) => {
-                    self.stream = Some(stream);
-                    return self.make_content(context);
+                    node.budget.charge(content.units());
+                    return Ok(Poll::Ready(Some(content)));
                 }
             },
-            Some(stream) => {
-                let json = &mut JsonEncoder::default();
-                let mut writer = BodyWriter { format: Format::Json, body: &mut self.text, json };
-                let progress = stream.write_chunk(node, &mut writer)?;
-                self.is_last = progress == Progress::Done;
-                if !self.is_last && progress != Progress::Streaming {
-                    return Ok(Poll::Pending);
-                }
-                if self.text.is_empty() {
-                    return Ok(Poll::Ready(None));
-                }
-                Content::of(std::mem::take(&mut self.text), &table.pool)
-            }
         };
+        let json = &mut JsonEncoder::default();
+        let mut writer = BodyWriter { format: Format::Json, body: &mut self.text, json };
+        let progress = stream.write_chunk(node, &mut writer)?;
+        self.is_last = progress == Progress::Done;
+        if !self.is_last && progress != Progress::Streaming {
+            return Ok(Poll::Pending);
+        }
+        if self.text.is_empty() {
+            return Ok(Poll::Ready(None));
+        }
+        let content = Content::of(std::mem::take(&mut self.text), &table.pool);
         node.budget.charge(content.units());
         Ok(Poll::Ready(Some(content)))
     }
@@ -425,12 +410,11 @@ fn affected_accounts(
     Ok(())
 }
 
-/// Appends the accounts whose owned items a confirmed transaction changes, with the kind of the items.
+/// Returns the accounts whose owned items a confirmed transaction changes, with the kind of the items.
 fn owners_changed(
     transaction: &Transaction,
     context: &mut PublishContext<'_>,
-    found: &mut Vec<(AccountTopic, Address)>,
-) -> Result<(), ApiError> {
+) -> Result<Vec<(AccountTopic, Address)>, ApiError> {
     let acting = transaction.inner().unwrap_or(transaction);
     let network = context.table.network;
     let signer = acting.signer_address(network);
@@ -450,16 +434,11 @@ fn owners_changed(
             accounts.extend(body.definition.levy.as_ref().map(|levy| levy.recipient))
         }
         Body::MosaicSupplyChange(body) => accounts.extend(levy_of(&body.mosaic)?),
-        Body::ProvisionNamespace(_) => {
-            found.push((AccountTopic::Namespaces, signer));
-            return Ok(());
-        }
-        _ => return Ok(()),
+        Body::ProvisionNamespace(_) => return Ok(vec![(AccountTopic::Namespaces, signer)]),
+        _ => return Ok(Vec::new()),
     }
-    for kind in [AccountTopic::Definitions, AccountTopic::Mosaics] {
-        found.extend(accounts.iter().map(|account| (kind, *account)));
-    }
-    Ok(())
+    let both = |account| [(AccountTopic::Definitions, account), (AccountTopic::Mosaics, account)];
+    Ok(accounts.into_iter().flat_map(both).collect())
 }
 
 /// Returns the account that receives the levy of a mosaic, if it has one.

@@ -1,24 +1,26 @@
 //! The session table: sessions with their usage, subscriptions, registered addresses and timers, kept consistent.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::Limits;
 use super::content::{Content, Item};
 use super::publish_job::PublishJob;
-use super::session::{CloseReason, REGISTRATION_BYTES, SESSION_BYTES, Session, SessionId};
-use super::sockjs;
-use super::stomp::encoder;
-use super::topics::{self, Subscription, Topics, is_pattern};
+use super::stomp::{Decoder, encoder};
+use super::topics::{self, Subscription, Subscriptions, Topics, is_pattern};
+use super::{Limits, sockjs};
 use crate::model::{Address, Height, NetworkByte};
 use crate::net::SharedBytesCounter;
-use crate::net::service::{Client, ConnectionId, Effects, Message};
+use crate::net::service::{Client, ConnectionId, Dropped, Effects, Message};
 use crate::peer::io::Now;
 use crate::quota::{Owner, Quota};
 
 /// Maximum length of a subscription id, in bytes; a longer one is rejected.
 const MAX_SUBSCRIPTION_ID_BYTES: usize = 256;
+/// Time until the first message of a session; without one it is closed with 4500.
+const FIRST_MESSAGE: Duration = Duration::from_secs(60);
+/// Time without a frame after which a SockJS session gets a heartbeat.
+const HEARTBEAT: Duration = Duration::from_secs(25);
 /// Generated ids that are tried per work unit.
 const IDS_PER_UNIT: u64 = 5;
 /// Close code and reason when the session limit is reached.
@@ -112,7 +114,7 @@ impl SessionTable {
         // Eight hex digits name four billion sessions, which are never open at the same time.
         let (is_sockjs, name) = (name.is_some(), name.map_or_else(|| format!("{:x}", id.0 as u32), str::to_owned));
         self.session_by_connection.insert(socket, id);
-        self.sessions.insert(id, Session::new(name, socket, is_sockjs, client, limits.frame_bytes, now));
+        self.sessions.insert(id, Session::new(name, socket, is_sockjs, client, now));
         self.places.hold(id, client, 1, now);
         self.schedule(id);
         while self.places.total() > limits.sessions
@@ -125,20 +127,13 @@ impl SessionTable {
         Some(id)
     }
 
-    /// Removes a session and everything that belongs to it.
-    fn remove(&mut self, id: SessionId) {
+    /// Handles the loss of a websocket: its session is removed with everything that belongs to it, and returned.
+    pub fn on_disconnect(&mut self, socket: ConnectionId) -> Option<SessionId> {
+        let id = self.session_by_connection.remove(&socket)?;
         self.end(id);
-        let Some(session) = self.sessions.remove(&id) else { return };
-        self.session_by_connection.remove(&session.socket);
-        if let Some(due) = session.timer {
+        if let Some(due) = self.sessions.remove(&id).and_then(|session| session.timer) {
             self.timers.remove(&(due, id));
         }
-    }
-
-    /// Handles the loss of a websocket: its session is removed, and returned.
-    pub fn on_disconnect(&mut self, socket: ConnectionId) -> Option<SessionId> {
-        let id = self.session_of(socket)?;
-        self.remove(id);
         Some(id)
     }
 
@@ -156,12 +151,12 @@ impl SessionTable {
 
     /// Runs the due timers: sends heartbeats, and closes sessions without a first message.
     pub fn on_timer(&mut self, effects: &mut dyn Effects) {
-        let (now, limits) = (self.now.monotonic, self.limits);
+        let now = self.now.monotonic;
         while let Some((due, id)) = self.timers.first().copied().filter(|(due, _)| *due <= now) {
             self.timers.remove(&(due, id));
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.timer = None;
-            let is_heartbeat_due = session.heartbeat_due(&limits).is_some_and(|due| due <= now);
+            let is_heartbeat_due = session.heartbeat_due().is_some_and(|due| due <= now);
             if !session.is_closing
                 && is_heartbeat_due
                 && session.send_message(Message::of(sockjs::HEARTBEAT), now, effects).is_err()
@@ -169,8 +164,7 @@ impl SessionTable {
                 self.end(id);
             }
             let session = self.session(id);
-            if session.and_then(|session| session.silent_since).is_some_and(|since| now >= since + limits.first_message)
-            {
+            if session.and_then(|session| session.silent_since).is_some_and(|since| now >= since + FIRST_MESSAGE) {
                 self.close(id, (NO_FIRST_MESSAGE, ""), true, effects);
             }
             self.schedule(id);
@@ -186,7 +180,7 @@ impl SessionTable {
     /// again.
     pub fn schedule(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        let due = session.due(&self.limits);
+        let due = session.due();
         if due.is_some_and(|due| session.timer.is_some_and(|timer| timer <= due)) {
             return;
         }
@@ -221,15 +215,6 @@ impl SessionTable {
     /// Number of sessions, including those that wait for their connection to close.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
-    }
-
-    /// Returns whether no connections, timers, quotas and addresses are left.
-    #[cfg(test)]
-    pub fn is_empty(&self) -> bool {
-        self.session_by_connection.is_empty()
-            && self.timers.is_empty()
-            && (self.places.is_empty() && self.memory.is_empty() && self.patterns.is_empty())
-            && (self.registered.is_empty() && self.topics.is_empty())
     }
 
     /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one. An
@@ -414,15 +399,6 @@ impl SessionTable {
         self.enforce_global_limits(effects);
     }
 
-    /// Counts the memory of a session's decoder.
-    pub fn update_decoder_usage(&mut self, id: SessionId, effects: &mut dyn Effects) {
-        if let Some(session) = self.session_mut(id) {
-            // The memory of an idle decoder is part of `SESSION_BYTES`.
-            session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
-            self.update_memory(id, effects);
-        }
-    }
-
     /// Sends one frame to a session. A session that cannot be sent to ends.
     pub fn send(&mut self, id: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
         let SessionTable { sessions, now, scratch, .. } = self;
@@ -528,6 +504,183 @@ fn release_address(registered: &mut BTreeMap<Address, u32>, address: &Address) {
     }
 }
 
+/// Estimated memory of an idle session, in bytes.
+pub const SESSION_BYTES: usize = 2 * 1024;
+/// Estimated memory of a registered address, in the tables of session and broker.
+pub const REGISTRATION_BYTES: usize = 160;
+
+/// Id of a session. It is independent of the connection and never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// What keeps an address registered for a session.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Registration {
+    /// Subscriptions, until they end.
+    pub subscriptions: u32,
+    /// A query, until the session ends.
+    pub by_query: bool,
+}
+
+/// One open session.
+pub struct Session {
+    /// First half of each `message-id`: 1 to 8 lower-case hex digits without padding, or the name given by a SockJS
+    /// client.
+    pub name: String,
+    /// Its websocket.
+    pub socket: ConnectionId,
+    /// Frames are wrapped into those of SockJS.
+    pub is_sockjs: bool,
+    /// When something was last sent.
+    last_sent: Duration,
+    /// When it must be looked at next.
+    pub timer: Option<Duration>,
+    /// The client whose usage it counts for.
+    pub client: Owner,
+    /// The bytes and patterns that are counted for it.
+    pub counted: (usize, usize),
+    /// When it was opened, until its first message.
+    pub silent_since: Option<Duration>,
+    /// It has ended: nothing is read from it or sent to it any more.
+    pub is_closing: bool,
+    /// Decoder of its inbound byte stream.
+    pub decoder: Decoder,
+    /// Memory of the decoder beyond [`SESSION_BYTES`], as counted.
+    pub decoder_bytes: usize,
+    /// Its subscriptions.
+    pub subscriptions: Subscriptions,
+    /// Its registered addresses.
+    pub registrations: BTreeMap<Address, Registration>,
+    /// Its queries that are not answered yet.
+    pub queries: VecDeque<Item>,
+    /// Whether what the first of them needs was read from the disk.
+    pub reading: QueryReading,
+    /// The unfinished answer to another query.
+    pub answer: Option<PublishJob>,
+    /// Its frames wait until its query queue has space.
+    pub is_suspended: bool,
+    /// Its last CONNECT had an `accept-version`.
+    pub has_accept_version: bool,
+}
+
+/// Whether what the next query of a session needs was read from the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueryReading {
+    #[default]
+    No,
+    /// It is being read.
+    Awaited,
+    Done,
+}
+
+impl Session {
+    /// Creates a session that has not received anything yet.
+    pub fn new(name: String, socket: ConnectionId, is_sockjs: bool, client: Owner, now: Duration) -> Self {
+        Self {
+            name,
+            socket,
+            is_sockjs,
+            last_sent: now,
+            timer: None,
+            client,
+            counted: (0, 0),
+            silent_since: Some(now),
+            is_closing: false,
+            decoder: Decoder::default(),
+            decoder_bytes: 0,
+            subscriptions: Subscriptions::default(),
+            registrations: BTreeMap::new(),
+            queries: VecDeque::new(),
+            reading: QueryReading::default(),
+            answer: None,
+            is_suspended: false,
+            has_accept_version: false,
+        }
+    }
+
+    /// Handles a CONNECT with this `accept-version`; an empty value counts as none. Returns the version for CONNECTED,
+    /// which is none if the client named none, or `None` if no version is common.
+    pub fn connect(&mut self, accept_version: Option<&str>) -> Option<Option<&'static str>> {
+        let accept_version = accept_version.filter(|versions| !versions.is_empty());
+        self.has_accept_version = accept_version.is_some();
+        let Some(versions) = accept_version else { return Some(None) };
+        let accepts = |version: &&str| versions.split(',').any(|item| trim(item) == *version);
+        ["1.2", "1.1", "1.0"].into_iter().find(accepts).map(Some)
+    }
+
+    /// Returns whether this is a legacy client: a plain websocket and no `accept-version`. It gets heights as bare
+    /// numbers, and the transactions of the accounts that it registers, without a SUBSCRIBE.
+    pub fn is_legacy_client(&self) -> bool {
+        !self.is_sockjs && !self.has_accept_version
+    }
+
+    /// Returns the bytes of memory that it holds, estimated generously.
+    pub fn held_bytes(&self) -> usize {
+        let registrations = self.registrations.len() * REGISTRATION_BYTES;
+        let answer = self.answer.as_ref().map_or(0, PublishJob::held_bytes);
+        SESSION_BYTES + self.decoder_bytes + registrations + self.subscriptions.bytes + answer
+    }
+
+    /// When it must be looked at: it gets a heartbeat, or is closed because of its silence. The end of a closed websocket is
+    /// reported by its connection.
+    pub fn due(&self) -> Option<Duration> {
+        let silence = self.silent_since.map(|since| since + FIRST_MESSAGE);
+        self.heartbeat_due().into_iter().chain(silence).min().filter(|_| !self.is_closing)
+    }
+
+    /// When its websocket gets a heartbeat.
+    pub fn heartbeat_due(&self) -> Option<Duration> {
+        self.is_sockjs.then(|| self.last_sent + HEARTBEAT)
+    }
+
+    /// Sends a STOMP frame: `head` and, if it is a MESSAGE, its body, in the form for a legacy client or not.
+    pub fn send(
+        &mut self,
+        head: &[u8],
+        body: Option<(&Content, bool)>,
+        now: Duration,
+        effects: &mut dyn Effects,
+    ) -> Result<(), Dropped> {
+        if !self.is_sockjs {
+            let body = body.map(|(content, is_legacy_client)| content.for_session(is_legacy_client));
+            return self.send_message(Message { head, body, tail: &[] }, now, effects);
+        }
+        let mut escaped = Vec::with_capacity(2 * head.len());
+        escaped.extend_from_slice(sockjs::MESSAGE_START);
+        sockjs::escape(&mut escaped, &String::from_utf8_lossy(head));
+        let body = body.map(|(content, _)| content.escaped());
+        self.send_message(Message { head: &escaped, body, tail: sockjs::MESSAGE_END }, now, effects)
+    }
+
+    /// Sends a message of the websocket.
+    pub fn send_message(
+        &mut self,
+        message: Message<'_>,
+        now: Duration,
+        effects: &mut dyn Effects,
+    ) -> Result<(), Dropped> {
+        effects.send(self.socket, message)?;
+        self.last_sent = now;
+        Ok(())
+    }
+
+    /// Closes the websocket. That of SockJS also gets a close frame unless `silently`.
+    pub fn close(&self, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
+        let needs_frame = self.is_sockjs && !silently;
+        if !needs_frame || effects.send(self.socket, Message::of(&sockjs::close_frame(reason))).is_ok() {
+            effects.close(self.socket, reason.0, reason.1);
+        }
+    }
+}
+
+/// Trims blanks from both ends of a header value.
+pub fn trim(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
+}
+
+/// Why a session is closed: a close code and a reason.
+pub type CloseReason = (u16, &'static str);
+
 #[cfg(test)]
 mod table_tests {
     use super::*;
@@ -618,3 +771,44 @@ mod table_tests {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod session_tests {
+    use super::*;
+    use crate::websocket_api::tests::client;
+
+    fn session() -> Session {
+        let owner = Owner::of(&client("10.0.0.1"));
+        Session::new("1c884f9d".to_owned(), ConnectionId(7), false, owner, Duration::ZERO)
+    }
+
+    #[test]
+    fn the_version_is_the_highest_both_sides_know() {
+        let cases = [
+            (None, Some(None)),
+            (Some(""), Some(None)),
+            (Some("1.1,1.0"), Some(Some("1.1"))),
+            (Some("1.0,1.1,1.2"), Some(Some("1.2"))),
+            (Some("1.0"), Some(Some("1.0"))),
+            (Some(" 1.2"), Some(Some("1.2"))),
+            (Some("1.1, 1.2"), Some(Some("1.2"))),
+            (Some("1.3"), None),
+        ];
+        for (versions, expected) in cases {
+            assert_eq!(session().connect(versions), expected, "{versions:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_connect_decides_whether_a_session_is_legacy() {
+        let mut session = session();
+        assert!(session.is_legacy_client());
+        session.connect(Some("1.1"));
+        assert!(!session.is_legacy_client());
+        session.connect(None);
+        assert!(session.is_legacy_client());
+        session.connect(Some("1.1"));
+        session.connect(Some(""));
+        assert!(session.is_legacy_client());
+    }
+}

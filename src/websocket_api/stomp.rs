@@ -14,23 +14,8 @@ const MAX_QUOTED_BYTES: usize = 512;
 pub const IDLE_CAPACITY_BYTES: usize = 1_024;
 
 /// All commands; case-sensitive.
-const COMMANDS: [&str; 15] = [
-    "STOMP",
-    "CONNECT",
-    "DISCONNECT",
-    "SUBSCRIBE",
-    "UNSUBSCRIBE",
-    "SEND",
-    "ACK",
-    "NACK",
-    "BEGIN",
-    "COMMIT",
-    "ABORT",
-    "CONNECTED",
-    "RECEIPT",
-    "MESSAGE",
-    "ERROR",
-];
+const COMMANDS: &str = "STOMP CONNECT DISCONNECT SUBSCRIBE UNSUBSCRIBE SEND ACK NACK BEGIN COMMIT ABORT CONNECTED RECEIPT \
+    MESSAGE ERROR";
 
 /// Returns whether a frame with this command may have a non-empty body.
 pub fn allows_body(command: &str) -> bool {
@@ -52,6 +37,10 @@ pub struct DecodeError {
 
 fn error(text: impl Into<String>) -> DecodeError {
     DecodeError { text: text.into(), is_fatal: false, receipt: None }
+}
+
+fn fatal(text: String) -> DecodeError {
+    DecodeError { is_fatal: true, ..error(text) }
 }
 
 /// One complete inbound frame: a view into the decoder's buffer. Headers are unescaped on access, so that a frame needs
@@ -281,15 +270,11 @@ impl Decoder {
         let [value] = self.frame("", headers, 0..0).pick(["content-length"]);
         let text = value.unwrap_or_default();
         let length = text.trim_matches([' ', '\t']).parse::<i32>().ok().and_then(|length| usize::try_from(length).ok());
-        match length.filter(|length| *length > self.limit) {
-            Some(length) => Err(DecodeError {
-                text: format!(
-                    "STOMP 'content-length' header value {length}  exceeds configured buffer size limit {}",
-                    self.limit
-                ),
-                is_fatal: true,
-                receipt: None,
-            }),
+        let limit = self.limit;
+        match length.filter(|length| *length > limit) {
+            Some(length) => Err(fatal(format!(
+                "STOMP 'content-length' header value {length}  exceeds configured buffer size limit {limit}"
+            ))),
             None => Ok(length),
         }
     }
@@ -298,8 +283,7 @@ impl Decoder {
         if end.saturating_sub(self.start) <= self.limit {
             return Ok(());
         }
-        let text = format!("The configured STOMP buffer size limit of {} bytes has been exceeded", self.limit);
-        Err(DecodeError { text, is_fatal: true, receipt: None })
+        Err(fatal(format!("The configured STOMP buffer size limit of {} bytes has been exceeded", self.limit)))
     }
 
     /// Takes the current line without its line end, once the line end has arrived.
@@ -347,7 +331,7 @@ impl Decoder {
 }
 
 fn command_of(line: &[u8]) -> Result<&'static str, DecodeError> {
-    COMMANDS.into_iter().find(|name| name.as_bytes() == line).ok_or_else(|| {
+    COMMANDS.split(' ').find(|name| name.as_bytes() == line).ok_or_else(|| {
         error(format!("No enum constant org.springframework.messaging.simp.stomp.StompCommand.{}", quoted(line)))
     })
 }

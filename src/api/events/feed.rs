@@ -185,11 +185,7 @@ impl EventFeed {
         let hashes: HashMap<Height, Hash256> =
             undone.iter().map(|block| (block.header.height, block.header.hash)).collect();
         for block in undone.into_iter().rev() {
-            let ancestor = |height| match hashes.get(&height) {
-                Some(hash) => Ok(Some(*hash)),
-                None => stored_header(chain.snapshot, height).map(|found| found.map(|header| header.hash)),
-            };
-            let name = BlockName::with_ancestors(&block.header, chain, ancestor)?;
+            let name = BlockName::with_ancestors(&block.header, chain, &hashes)?;
             let key = (block.header.height, name.hash());
             // It may have been undone before.
             if !self.undone.contains_key(&key) {

@@ -7,6 +7,7 @@
 //! `NEXT-COMMON` stands for `NEXT` within a rollback to the height `COMMON`: whoever has begun to undo goes on down to there,
 //! even if the chain has the block again. It is at most twice the rewrite limit below the block.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 
@@ -73,15 +74,14 @@ fn depths(height: Height, rewrite_limit: u64) -> impl Iterator<Item = u64> {
 impl BlockName {
     /// Names a block of the chain.
     pub fn of(header: &StoredHeader, chain: &ChainSnapshot<'_>) -> Result<BlockName, StoreError> {
-        let ancestor = |height| stored_header(chain.snapshot, height).map(|found| found.map(|header| header.hash));
-        BlockName::with_ancestors(header, chain, ancestor)
+        BlockName::with_ancestors(header, chain, &HashMap::new())
     }
 
-    /// Names a block whose ancestors a function returns.
+    /// Names a block with ancestors that were undone, or are in the chain.
     pub fn with_ancestors(
         header: &StoredHeader,
         chain: &ChainSnapshot<'_>,
-        ancestor: impl Fn(Height) -> Result<Option<Hash256>, StoreError>,
+        undone: &HashMap<Height, Hash256>,
     ) -> Result<BlockName, StoreError> {
         let (hash, limit) = (short(&header.hash), chain.network.chain.rewrite_limit);
         let count = match chain.height.0.saturating_sub(header.height.0) / limit.max(1) {
@@ -92,8 +92,13 @@ impl BlockName {
         };
         let mut ancestors = Vec::new();
         for depth in depths(header.height, limit).take(count) {
-            let found = ancestor(Height(header.height.0.saturating_sub(depth)))?;
-            ancestors.push(found.as_ref().map(short).unwrap_or_default());
+            let height = Height(header.height.0.saturating_sub(depth));
+            ancestors.push(match undone.get(&height) {
+                Some(hash) => short(hash),
+                None => {
+                    stored_header(chain.snapshot, height)?.map_or_else(Default::default, |found| short(&found.hash))
+                }
+            });
         }
         Ok(BlockName { hash, ancestors })
     }
@@ -161,11 +166,7 @@ impl Place {
         {
             return Ok(Position::Undone(block, common));
         }
-        self.position_by_ancestors(chain)
-    }
-
-    /// Returns the position by the ancestors of the block alone.
-    fn position_by_ancestors(&self, chain: &ChainSnapshot<'_>) -> Result<Position, StoreError> {
+        // Only the ancestors of the block tell.
         let mut may_be_ahead = !chain.has_block(self.height);
         let mut named: Vec<_> =
             depths(self.height, chain.network.chain.rewrite_limit).zip(&self.block.ancestors).collect();

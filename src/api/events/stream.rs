@@ -5,12 +5,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::streams::{BodyWriter, ResponseStream};
-use super::super::transaction_status::{TransactionStatus, signatures_of};
-use super::super::transactions::{DAMAGED, TransactionMeta, TransactionPair, write_hash};
+use super::super::transactions::{DAMAGED, TransactionPair, TransactionStatus, signatures_of, write_hash};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
 use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent, OLD_ROW};
-use super::filter::{AddressReader, Filter, Kinds};
 use super::place::{BlockName, END, Place, Position, short};
+use super::{AddressReader, Filter, Kinds};
 use crate::budget::cost;
 use crate::codec::Encoder;
 use crate::codec::json::JsonEncoder;
@@ -136,8 +135,7 @@ impl ResponseStream for EventStream {
         }
         let has_more = self.tell(node, out)?;
         self.tell_status(node, out);
-        let is_silent = out.is_empty();
-        if is_silent && node.now.monotonic >= self.heartbeat {
+        if out.is_empty() && node.now.monotonic >= self.heartbeat {
             // Without an empty line, which some libraries take for the end of an event.
             out.extend_from_slice(b":\n");
         }
@@ -242,11 +240,7 @@ impl EventStream {
     /// Tells what is to be told. Returns whether there is more.
     fn tell(&mut self, node: &mut NodeContext<'_>, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         // Some progress is made with any budget.
-        let mut is_first = true;
         loop {
-            if !is_first && is_step_over(out, node) {
-                return Ok(true);
-            }
             node.budget.charge(cost::HEADER);
             match self.position(&self.place, node)? {
                 // The chain has the block again, but a rollback that has begun is told to its end.
@@ -257,46 +251,51 @@ impl EventStream {
                 Position::InChain => break,
                 Position::Ahead => return Ok(false),
                 Position::Undone(block, common) => self.tell_undone(&block, common, node, out)?,
-                Position::Forked(height) => self.tell_unknown_rollback(height, node, out)?,
+                Position::Forked(height) => {
+                    let height = self.place.rollback.map_or(height, |told| height.min(told));
+                    self.place = Place::after(height, &node.chain)?;
+                    write_event(out, "rollback", &self.place, &rollback_text(height, false), b"");
+                }
                 Position::Foreign => return Err(FOREIGN),
             }
-            is_first = false;
+            if is_step_over(out, node) {
+                return Ok(true);
+            }
         }
         let target = self.told_height(node);
-        while is_first || !is_step_over(out, node) {
-            is_first = false;
+        loop {
             if self.window.is_some() {
                 self.tell_window(node, out)?;
             } else if self.place.height < target && !self.filter.tells_chain() {
                 node.budget.charge(cost::HEADER);
                 self.place = Place::after(target, &node.chain)?;
-            } else if let Some(end) = self.window_end(target, node) {
-                self.window = Some(Box::new(self.open_window(end, node)?));
+            } else if let Some(window) = self.open_window(target, node)? {
+                self.window = Some(Box::new(window));
             } else if self.place.height > target || (self.place.height == target && self.place.next == END) {
                 return self.tell_mempool(node, out);
             } else {
                 self.tell_block(node, out)?;
             }
+            if is_step_over(out, node) {
+                return Ok(true);
+            }
         }
-        Ok(true)
     }
 
-    /// Returns the end of the blocks that are told along transaction lists, if the stream is that far behind.
-    fn window_end(&self, target: Height, node: &NodeContext<'_>) -> Option<Height> {
+    /// Returns the next window, if the stream is so far behind that it follows the transaction lists of its accounts.
+    fn open_window(&self, target: Height, node: &NodeContext<'_>) -> Result<Option<Window>, StoreError> {
         let is_possible = self.filter.addresses.is_some() && !self.filter.kinds.blocks;
         let last = target.0.min(node.chain.height.0.saturating_sub(node.chain.network.chain.rewrite_limit));
-        (is_possible && self.place.height.0 + FAR < last).then_some(Height(last))
-    }
-
-    /// Returns the next window, up to a height at most.
-    fn open_window(&self, end: Height, node: &NodeContext<'_>) -> Result<Window, StoreError> {
-        let end = Height(end.0.min(self.place.height.0.saturating_add(self.span)));
+        if !is_possible || self.place.height.0 + FAR >= last {
+            return Ok(None);
+        }
+        let end = Height(last.min(self.place.height.0.saturating_add(self.span)));
         let first = match self.place.next {
             END => TxLocation { height: self.place.height.next(), index: 0 },
             index => TxLocation { height: self.place.height, index },
         };
         let before = stored_header(node.chain.snapshot, end)?.ok_or(DAMAGED)?.ids.1;
-        Ok(Window { first, end, before, searched: 0, list: None, found: Vec::new() })
+        Ok(Some(Window { first, end, before, searched: 0, list: None, found: Vec::new() }))
     }
 
     /// Tells the last transaction of an undone block that was told, or goes on with its parent.
@@ -335,19 +334,6 @@ impl EventStream {
             _ => Place::after(before, &node.chain)?,
         };
         self.place.rollback = Some(common).filter(|common| *common < before);
-        Ok(())
-    }
-
-    /// Tells that everything above a height is undone, without saying what.
-    fn tell_unknown_rollback(
-        &mut self,
-        height: Height,
-        node: &mut NodeContext<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), ApiError> {
-        let height = self.place.rollback.map_or(height, |told| height.min(told));
-        self.place = Place::after(height, &node.chain)?;
-        write_event(out, "rollback", &self.place, &rollback_text(height, false), b"");
         Ok(())
     }
 
@@ -462,11 +448,7 @@ impl EventStream {
         if !self.filter.tells_mempool() {
             return Ok(false);
         }
-        let mut is_first = true;
         loop {
-            if !std::mem::replace(&mut is_first, false) && is_step_over(out, node) {
-                return Ok(true);
-            }
             node.budget.charge(cost::SKIP);
             match self.mempool {
                 MempoolPlace::Start => {
@@ -496,6 +478,9 @@ impl EventStream {
                     self.mempool = MempoolPlace::Changes(number + 1);
                     self.tell_change(&change, node, out)?;
                 }
+            }
+            if is_step_over(out, node) {
+                return Ok(true);
             }
         }
     }
@@ -569,14 +554,12 @@ fn block_text(of: &FeedBlock, confirmations: u64) -> Vec<u8> {
 /// Returns the data of `transaction` and `undone`, without the confirmations: a transaction with its id and hash, and its
 /// index in the block with a header.
 fn text_of(transaction: &Transaction, id: u64, hash: Hash256, index: u32, header: &StoredHeader) -> Vec<u8> {
-    let inner_hash = transaction.inner().map(Transaction::hash);
-    let meta = TransactionMeta { height: header.height, id, hash, inner_hash };
     JsonEncoder::document(|sink| {
         sink.u64("height", header.height.0);
         sink.i32("index", index as i32);
         sink.bytes("blockHash", Some(&header.hash.0));
         sink.i32("timeStamp", header.timestamp.0);
-        TransactionPair { transaction, meta }.write(sink);
+        TransactionPair::new(transaction, header.height, id, hash).write(sink);
     })
 }
 

@@ -44,25 +44,17 @@ const SOURCES: &[(&str, &str, &str)] = sources!(
     "transaction.js" "transactions.js"
 );
 
-/// A file of the page.
-struct PageFile {
-    /// Name below the path of the page.
-    name: &'static str,
-    text: StaticText,
-}
-
-/// All files of the page, and their folder, which is named after their version.
+/// All files of the page with their names, and their folder, which is named after their version.
 struct PageFiles {
-    files: Vec<PageFile>,
+    files: Vec<(&'static str, StaticText)>,
     folder: String,
 }
 
 /// The files; the same for all nodes of a process.
 static PAGE_FILES: LazyLock<PageFiles> = LazyLock::new(|| {
     let sources = SOURCES.iter();
-    let parts = sources.map(|(name, media_type, text)| PageFile { name, text: StaticText::new(media_type, *text) });
-    let files: Vec<_> = parts.collect();
-    let folder = version_of(&files.iter().map(|part| part.text.version()).collect::<String>());
+    let files: Vec<_> = sources.map(|(name, media_type, text)| (*name, StaticText::new(media_type, *text))).collect();
+    let folder = version_of(&files.iter().map(|(_, text)| text.version()).collect::<String>());
     PageFiles { files, folder }
 });
 
@@ -90,7 +82,6 @@ fn page(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 }
 
 /// Values that are inserted into the page.
-#[derive(Clone, Debug)]
 pub struct Settings {
     /// Port of the HTTP interface.
     pub http_port: u16,
@@ -147,8 +138,8 @@ impl Explorer {
             Some(below) => {
                 let name = below.strip_prefix('/').and_then(|below| below.strip_prefix(&PAGE_FILES.folder));
                 let name = name.and_then(|name| name.strip_prefix('/'));
-                let file = name.and_then(|name| PAGE_FILES.files.iter().find(|file| file.name == name));
-                file.is_some_and(|file| self.send(&file.text, IMMUTABLE, request, response))
+                let file = name.and_then(|name| PAGE_FILES.files.iter().find(|(known, _)| *known == name));
+                file.is_some_and(|(_, text)| self.send(text, IMMUTABLE, request, response))
             }
         }
     }

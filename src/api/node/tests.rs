@@ -96,26 +96,26 @@ fn a_response_that_depends_on_the_chain_alone_is_cached_until_the_chain_changes(
     let request = TestRequest { may_be_cached: true, ..TestRequest::new(&line) };
     let mut send = |api: &mut Api, request: &TestRequest<'_>| request.send_to_node(api, &scene, &mut node);
     let first = send(&mut api, &request);
-    assert!(first.status == 200 && api.cache.bytes() > first.body.len());
+    assert!(first.status == 200 && api.cache.bytes > first.body.len());
     scene.add_block(Vec::new());
     let cached = send(&mut api, &request);
     assert_eq!((cached.status, text_of(&cached), cached.headers), (200, text_of(&first), first.headers.clone()));
     let binary = TestRequest { headers: &BINARY, ..request };
     assert_ne!(send(&mut api, &binary).plain_body(), first.plain_body());
     api.chain_changed();
-    assert_eq!(api.cache.bytes(), 0);
+    assert_eq!(api.cache.bytes, 0);
     let ids = |response: &Response| json(response)["data"].as_array().unwrap().len();
     let after = send(&mut api, &request);
     assert_eq!(ids(&after), ids(&first) + 1);
     // Errors, and what depends on more than the chain, are not cached.
-    let used = api.cache.bytes();
+    let used = api.cache.bytes;
     let unconfirmed = format!("GET /account/unconfirmedTransactions?address={}", address(98));
     for line in ["GET /account/harvests?address=T", &unconfirmed] {
         send(&mut api, &TestRequest { may_be_cached: true, ..TestRequest::new(line) });
     }
-    assert_eq!(api.cache.bytes(), used);
+    assert_eq!(api.cache.bytes, used);
     api.change(settings());
-    assert_eq!(api.cache.bytes(), 0);
+    assert_eq!(api.cache.bytes, 0);
 }
 
 #[test]
@@ -132,24 +132,24 @@ fn an_account_is_cached_until_the_chain_or_its_status_on_this_node_changes() {
     };
     let shown = |status: &str, remote: &str| [status.to_owned(), remote.to_owned()];
     assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "INACTIVE"));
-    let used = api.cache.bytes();
+    let used = api.cache.bytes;
     assert!(used > 0);
     assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "INACTIVE"));
-    assert_eq!(api.cache.bytes(), used);
+    assert_eq!(api.cache.bytes, used);
     node.unlock(&scene);
     assert_eq!(meta(&mut api, &mut node), shown("UNLOCKED", "INACTIVE"));
     node.unlocked.lock(&account);
     assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "INACTIVE"));
     // While there is an importance transfer, accounts are neither kept nor taken from the cache.
-    let used = api.cache.bytes();
+    let used = api.cache.bytes;
     let transfer = Transaction { signer: pair().public(), ..importance_transfer(1) };
     node.mempool.add_unchecked(transfer, NETWORK);
     assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "ACTIVATING"));
     node.mempool = Mempool::default();
     assert_eq!(meta(&mut api, &mut node), shown("LOCKED", "INACTIVE"));
-    assert_eq!(api.cache.bytes(), used);
+    assert_eq!(api.cache.bytes, used);
     api.chain_changed();
-    assert_eq!(api.cache.bytes(), 0);
+    assert_eq!(api.cache.bytes, 0);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::api::body_parser::{MAX_PARSED_BODIES, TURN_TIME};
 use crate::api::routes::{Method, ROUTES};
 use crate::api::streams::MAX_ACTIVE_PER_CLIENT;
 use crate::api::streams::{BodyWriter, ResponseStream};
+use crate::api::streams::{MAX_PARSED_BODIES, TURN_TIME};
 use crate::api::tests::*;
 use crate::api::{AccountBody, Api, Format, STREAM_THRESHOLD_BYTES};
 use crate::codec::json::JsonEncoder;

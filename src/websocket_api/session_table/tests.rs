@@ -124,6 +124,16 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
+impl crate::websocket_api::session_table::SessionTable {
+    /// Returns whether no connections, timers, quotas and addresses are left.
+    fn is_empty(&self) -> bool {
+        self.session_by_connection.is_empty()
+            && self.timers.is_empty()
+            && (self.places.is_empty() && self.memory.is_empty() && self.patterns.is_empty())
+            && (self.registered.is_empty() && self.topics.is_empty())
+    }
+}
+
 /// Limits that are small enough to be reached.
 fn small() -> Limits {
     Limits {
@@ -137,7 +147,6 @@ fn small() -> Limits {
         session_bytes: 5_000,
         client_bytes: 9_000,
         total_bytes: 12_000,
-        ..Limits::default()
     }
 }
 

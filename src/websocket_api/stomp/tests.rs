@@ -305,7 +305,7 @@ fn the_first_value_of_a_repeated_header_wins() {
 
 #[test]
 fn a_command_is_one_of_fifteen_words() {
-    assert!(COMMANDS.iter().all(|name| command_of(name.as_bytes()) == Ok(name)));
+    assert!(COMMANDS.split(' ').all(|name| command_of(name.as_bytes()) == Ok(name)));
     for line in ["send", "SEND ", " SEND", "", "SENDX"] {
         assert!(command_of(line.as_bytes()).is_err(), "{line:?}");
     }
