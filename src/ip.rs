@@ -38,53 +38,20 @@ pub enum Scope {
 
 /// Networks that do not have the scope of the network around them, by IANA's special-purpose address registries. The
 /// longest prefix decides.
-const SPECIAL: &[(Scope, &[&str])] = &[
-    (Scope::None, &["0.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/128", "ff00::/8"]),
-    (Scope::Loopback, &["127.0.0.0/8", "::1/128"]),
-    (
-        Scope::Private,
-        &[
-            "10.0.0.0/8",
-            "100.64.0.0/10",
-            "169.254.0.0/16",
-            "172.16.0.0/12",
-            "192.0.0.0/24",
-            "192.0.2.0/24",
-            "192.88.99.0/24",
-            "192.168.0.0/16",
-            "198.18.0.0/15",
-            "198.51.100.0/24",
-            "203.0.113.0/24",
-            "240.0.0.0/4",
-            // Only 2000::/3 is assigned to hosts of the internet.
-            "::/0",
-            "2001::/23",
-            "2001:db8::/32",
-            "3fff::/20",
-        ],
-    ),
-    (
-        Scope::Global,
-        &[
-            "0.0.0.0/0",
-            "192.0.0.9/32",
-            "192.0.0.10/32",
-            "64:ff9b::/96",
-            "2000::/3",
-            "2001::/32",
-            "2001:1::1/128",
-            "2001:1::2/128",
-            "2001:1::3/128",
-            "2001:3::/32",
-            "2001:4:112::/48",
-            "2001:20::/28",
-            "2001:30::/28",
-        ],
-    ),
+const SPECIAL: &[(Scope, &str)] = &[
+    (Scope::None, "0.0.0.0/8 224.0.0.0/4 255.255.255.255/32 ::/128 ff00::/8"),
+    (Scope::Loopback, "127.0.0.0/8 ::1/128"),
+    (Scope::Private, "10.0.0.0/8 100.64.0.0/10 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 192.88.99.0/24"),
+    (Scope::Private, "192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4"),
+    // Only 2000::/3 is assigned to hosts of the internet.
+    (Scope::Private, "::/0 2001::/23 2001:db8::/32 3fff::/20"),
+    (Scope::Global, "0.0.0.0/0 192.0.0.9/32 192.0.0.10/32 64:ff9b::/96 2000::/3 2001::/32 2001:1::1/128 2001:1::2/128"),
+    (Scope::Global, "2001:1::3/128 2001:3::/32 2001:4:112::/48 2001:20::/28 2001:30::/28"),
 ];
 
 static NETWORKS: LazyLock<Vec<(IpNet, Scope)>> = LazyLock::new(|| {
-    let networks = SPECIAL.iter().flat_map(|(scope, networks)| networks.iter().map(move |text| (text.parse(), *scope)));
+    let networks =
+        SPECIAL.iter().flat_map(|(scope, networks)| networks.split(' ').map(move |text| (text.parse(), *scope)));
     networks.filter_map(|(network, scope)| Some((network.ok()?, scope))).collect()
 });
 
@@ -144,7 +111,8 @@ pub struct LocalAddresses {
     addresses: Vec<IpAddr>,
     /// The parts of each pattern: four of IPv4 or eight of IPv6.
     patterns: Vec<Vec<Part>>,
-    hosts: Vec<String>,
+    /// Host names of the list; the start of the node resolves them once and adds their addresses.
+    pub hosts: Vec<String>,
 }
 
 impl LocalAddresses {
@@ -165,11 +133,6 @@ impl LocalAddresses {
             Err(_) => self.hosts.push(host),
         }
         Ok(())
-    }
-
-    /// Host names of the list; the start of the node resolves them once and adds their addresses.
-    pub fn hosts(&self) -> &[String] {
-        &self.hosts
     }
 
     /// Adds an address.
@@ -364,7 +327,7 @@ mod tests {
 
     #[test]
     fn the_scope_of_an_address_follows_ianas_registries() {
-        let rows = SPECIAL.iter().map(|(_, networks)| networks.len()).sum::<usize>();
+        let rows = SPECIAL.iter().map(|(_, networks)| networks.split(' ').count()).sum::<usize>();
         assert_eq!(NETWORKS.len(), rows, "every row is a network");
         for (expected, addresses) in [
             (Scope::None, "0.0.0.0 0.1.2.3 224.0.0.1 239.255.255.255 255.255.255.255 :: ff02::1 ff0e::1"),
@@ -454,7 +417,7 @@ mod tests {
     #[test]
     fn host_names_are_kept_unresolved_until_addresses_are_added() {
         let mut read = local("wallet.example|10.0.0.1").unwrap();
-        assert_eq!(read.hosts(), ["wallet.example"]);
+        assert_eq!(read.hosts, ["wallet.example"]);
         assert!(!read.contains([10, 0, 0, 9].into()));
         read.add([10, 0, 0, 9].into());
         assert!(read.contains([10, 0, 0, 9].into()));

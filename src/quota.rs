@@ -68,17 +68,7 @@ impl Owner {
     }
 }
 
-/// Moves an entry of an order.
-fn reorder<T: Ord>(order: &mut BTreeSet<T>, before: Option<T>, after: Option<T>) {
-    if before != after {
-        if let Some(before) = before {
-            order.remove(&before);
-        }
-        order.extend(after);
-    }
-}
-
-/// What one network or client holds and has used, as its level orders it.
+/// What a network, a client or an item holds, and what the first two have used, as their level orders them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     held: usize,
@@ -91,14 +81,60 @@ struct Share {
     idle_until: Duration,
 }
 
-/// The networks, or the clients of a network, in both orders.
+/// Networks, the clients of a network, or the items of a client, in both orders.
+#[derive(Debug)]
+struct Orders<K> {
+    /// Those that hold something; the first gives way.
+    by_held: BTreeSet<(Reverse<usize>, Duration, K)>,
+    /// Those that wait; the first is served next.
+    by_used: BTreeSet<(u64, u64, K)>,
+}
+
+impl<K> Default for Orders<K> {
+    fn default() -> Self {
+        Orders { by_held: BTreeSet::new(), by_used: BTreeSet::new() }
+    }
+}
+
+impl<K: Copy + Ord> Orders<K> {
+    /// Moves a member to its new places.
+    fn replace(&mut self, key: K, before: Share, after: Share) {
+        fn reorder<T: Ord>(order: &mut BTreeSet<T>, before: Option<T>, after: Option<T>) {
+            if before != after {
+                if let Some(before) = before {
+                    order.remove(&before);
+                }
+                order.extend(after);
+            }
+        }
+        let place = |share: Share| share.since.map(|since| (Reverse(share.held), since, key));
+        reorder(&mut self.by_held, place(before), place(after));
+        let turn = |share: Share| share.turn.map(|turn| (share.used, turn, key));
+        reorder(&mut self.by_used, turn(before), turn(after));
+    }
+
+    /// Returns the member that gives way first, and when its item was last active.
+    fn first_to_give_way(&self) -> Option<(Duration, K)> {
+        self.by_held.first().map(|(_, since, key)| (*since, *key))
+    }
+
+    /// Returns the member that is served next, and the number of its turn.
+    fn next(&self) -> Option<(u64, K)> {
+        self.by_used.first().map(|(_, turn, key)| (*turn, *key))
+    }
+
+    /// Sets when the client or network that has these gives way and is served.
+    fn set_share(&self, owner: &mut Share) {
+        owner.since = self.first_to_give_way().map(|(since, _)| since);
+        owner.turn = self.next().map(|(turn, _)| turn);
+    }
+}
+
+/// The networks, or the clients of a network.
 #[derive(Debug)]
 struct Level<K, M> {
     members: BTreeMap<K, (Share, M)>,
-    /// Members with items; the first gives way.
-    by_held: BTreeSet<(Reverse<usize>, Duration, K)>,
-    /// Members that wait; the first is served next.
-    by_used: BTreeSet<(u64, u64, K)>,
+    orders: Orders<K>,
     /// Usage that is nothing.
     floor: u64,
     decayed_at: Duration,
@@ -106,8 +142,7 @@ struct Level<K, M> {
 
 impl<K, M> Default for Level<K, M> {
     fn default() -> Self {
-        let (by_held, by_used) = (BTreeSet::new(), BTreeSet::new());
-        Level { members: BTreeMap::new(), by_held, by_used, floor: 0, decayed_at: Duration::ZERO }
+        Level { members: BTreeMap::new(), orders: Orders::default(), floor: 0, decayed_at: Duration::ZERO }
     }
 }
 
@@ -124,14 +159,10 @@ impl<K: Copy + Ord, M: Default> Level<K, M> {
         let before = *share;
         share.used = share.used.max(self.floor).saturating_add(cost).min(self.floor + MAX_USED * SCALE);
         // Half of an equal share of work that was done for one member.
-        let others = self.by_used.len() - usize::from(before.turn.is_some());
+        let others = self.orders.by_used.len() - usize::from(before.turn.is_some());
         self.floor += cost / (2 * (1 + others as u64));
         let stays = change(share, member, self.floor);
-        let after = *share;
-        let place = |share: Share| share.since.map(|since| (Reverse(share.held), since, key));
-        reorder(&mut self.by_held, place(before), place(after));
-        let turn = |share: Share| share.turn.map(|turn| (share.used, turn, key));
-        reorder(&mut self.by_used, turn(before), turn(after));
+        self.orders.replace(key, before, *share);
         if !stays {
             self.members.remove(&key);
         }
@@ -140,62 +171,17 @@ impl<K: Copy + Ord, M: Default> Level<K, M> {
     fn held(&self, key: K) -> usize {
         self.members.get(&key).map_or(0, |(share, _)| share.held)
     }
-
-    /// Returns the member that gives way first, and when its item was last active.
-    fn first_to_give_way(&self) -> Option<(Duration, K)> {
-        self.by_held.first().map(|(_, since, key)| (*since, *key))
-    }
-
-    /// Returns the member that is served next, and the number of its turn.
-    fn next(&self) -> Option<(u64, K)> {
-        self.by_used.first().map(|(_, turn, key)| (*turn, *key))
-    }
 }
 
-/// The items of a client, in both orders.
-#[derive(Debug)]
-struct Items<T> {
-    by_amount: BTreeSet<(Reverse<usize>, Duration, T)>,
-    waiting: BTreeSet<(u64, T)>,
-}
-
-impl<T> Default for Items<T> {
-    fn default() -> Self {
-        Items { by_amount: BTreeSet::new(), waiting: BTreeSet::new() }
-    }
-}
-
-impl<T: Copy + Ord> Items<T> {
-    /// Replaces an item, and what the client holds.
-    fn replace(&mut self, item: T, share: &mut Share, old: Option<Item>, new: Option<Item>) {
-        share.held = share.held - old.map_or(0, |old| old.amount) + new.map_or(0, |new| new.amount);
-        let place = |of: Option<Item>| of.map(|of| (Reverse(of.amount), of.since, item));
-        reorder(&mut self.by_amount, place(old), place(new));
-        let turn = |of: Option<Item>| of.and_then(|of| Some((of.turn?, item)));
-        reorder(&mut self.waiting, turn(old), turn(new));
-    }
-}
-
-type Clients<T> = Level<IpAddr, Items<T>>;
-
-impl<T> Clients<T> {
-    /// Sets when the network of these clients gives way and is served. Returns whether there is a client.
-    fn set_share(&self, network: &mut Share) -> bool {
-        network.since = self.first_to_give_way().map(|(since, _)| since);
-        network.turn = self.next().map(|(turn, _)| turn);
-        !self.members.is_empty()
-    }
-}
+/// The clients of a network, each with its items.
+type Clients<T> = Level<IpAddr, Orders<T>>;
 
 /// Something that an owner holds.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     owner: Owner,
-    amount: usize,
-    /// When it was last active.
-    since: Duration,
-    /// Number of the turn for which it waits.
-    turn: Option<u64>,
+    /// Its amount, when it was last active, and the turn for which it waits.
+    share: Share,
 }
 
 /// The owners of one scarce thing, with their items and their usage. `T` identifies an item: a connection, a stream, a
@@ -220,8 +206,9 @@ impl<T: Copy + Ord> Quota<T> {
     /// Sets what an item holds, who owns it, and that it is active now. An item that is not held yet is added; one that
     /// waits goes on waiting, also if it has a new owner.
     pub fn hold(&mut self, item: T, owner: Owner, amount: usize, now: Duration) {
-        let turn = self.items.get(&item).and_then(|held| held.turn);
-        self.replace(item, Some(Item { owner, amount, since: now, turn }), now);
+        let turn = self.items.get(&item).and_then(|held| held.share.turn);
+        let share = Share { held: amount, since: Some(now), turn, ..Share::default() };
+        self.replace(item, Some(Item { owner, share }), now);
     }
 
     /// Removes an item; it waits no longer. An item that is not held is ignored.
@@ -231,38 +218,40 @@ impl<T: Copy + Ord> Quota<T> {
 
     /// Lets an item wait for a turn, unless it waits already. An item that is not held is ignored.
     pub fn wait(&mut self, item: T, now: Duration) {
-        if let Some(held) = self.items.get(&item).filter(|held| held.turn.is_none()) {
+        if let Some(mut held) = self.items.get(&item).copied().filter(|held| held.share.turn.is_none()) {
             self.last_turn += 1;
-            self.replace(item, Some(Item { turn: Some(self.last_turn), ..*held }), now);
+            held.share.turn = Some(self.last_turn);
+            self.replace(item, Some(held), now);
         }
     }
 
     /// Returns the item to serve next, which waits no longer. Its cost is charged to its owner when it is known, before the
     /// next call.
     pub fn next(&mut self, now: Duration) -> Option<(Owner, T)> {
-        let (_, network) = self.networks.next()?;
+        let (_, network) = self.networks.orders.next()?;
         let (share, clients) = self.networks.members.get_mut(&network)?;
-        let (_, client) = clients.next()?;
+        let (_, client) = clients.orders.next()?;
         let (own, items) = clients.members.get(&client)?;
-        let (_, item) = *items.waiting.first()?;
+        let (_, item) = items.next()?;
         // Whoever has used less than the one served now would have been served before: its usage is nothing.
         clients.floor = clients.floor.max(own.used.saturating_sub(CREDIT * SCALE));
         self.networks.floor = self.networks.floor.max(share.used.saturating_sub(CREDIT * SCALE));
-        let held = self.items.get(&item)?;
-        self.replace(item, Some(Item { turn: None, ..*held }), now);
+        let mut held = *self.items.get(&item)?;
+        held.share.turn = None;
+        self.replace(item, Some(held), now);
         Some((Owner { network, client }, item))
     }
 
     /// Charges an owner for the cost of a turn, in units of about a microsecond.
     pub fn charge(&mut self, owner: Owner, cost: u32, now: Duration) {
-        self.update(owner, u64::from(cost) * SCALE, now, |_, _| {});
+        self.update(owner, u64::from(cost) * SCALE, now, None);
         self.forget_idle(now);
     }
 
     /// Returns the item that gives way: of the network that holds most, the client that holds most, its largest item.
     /// `None` if nothing is held.
     pub fn gives_way(&self) -> Option<(Owner, T)> {
-        self.gives_way_of(self.networks.first_to_give_way()?.1)
+        self.gives_way_of(self.networks.orders.first_to_give_way()?.1)
     }
 
     /// Returns the item that gives way in the network of an owner, for a limit of each network.
@@ -272,10 +261,10 @@ impl<T: Copy + Ord> Quota<T> {
 
     fn gives_way_of(&self, network: Network) -> Option<(Owner, T)> {
         let (share, clients) = self.networks.members.get(&network).filter(|(share, _)| share.held > 0)?;
-        debug_assert_eq!(share.since, clients.first_to_give_way().map(|(since, _)| since));
-        let (_, client) = clients.first_to_give_way()?;
+        debug_assert_eq!(share.since, clients.orders.first_to_give_way().map(|(since, _)| since));
+        let (_, client) = clients.orders.first_to_give_way()?;
         let (_, items) = clients.members.get(&client)?;
-        items.by_amount.first().map(|(.., item)| (Owner { network, client }, *item))
+        items.first_to_give_way().map(|(_, item)| (Owner { network, client }, item))
     }
 
     /// Returns what all owners hold.
@@ -305,7 +294,7 @@ impl<T: Copy + Ord> Quota<T> {
 
     /// Returns whether an item waits for a turn.
     pub fn has_waiting(&self) -> bool {
-        !self.networks.by_used.is_empty()
+        !self.networks.orders.by_used.is_empty()
     }
 
     /// Replaces an item. Its former owner, if that is another, loses it first.
@@ -314,29 +303,32 @@ impl<T: Copy + Ord> Quota<T> {
             Some(new) => self.items.insert(item, new),
             None => self.items.remove(&item),
         };
-        self.total = self.total - old.map_or(0, |old| old.amount) + new.map_or(0, |new| new.amount);
+        let share = |of: Option<Item>| of.map_or(Share::default(), |of| of.share);
+        self.total = self.total - share(old).held + share(new).held;
         if let Some(lost) = old.take_if(|old| new.is_none_or(|new| new.owner != old.owner)) {
-            self.update(lost.owner, 0, now, |share, items| items.replace(item, share, Some(lost), None));
+            self.update(lost.owner, 0, now, Some((item, lost.share, Share::default())));
         }
         if let Some(new) = new {
-            self.update(new.owner, 0, now, |share, items| items.replace(item, share, old, Some(new)));
+            self.update(new.owner, 0, now, Some((item, share(old), new.share)));
         }
         self.forget_idle(now);
     }
 
-    /// Changes the items of a client, charges it, and updates the orders of both levels.
-    fn update(&mut self, owner: Owner, cost: u64, now: Duration, change: impl FnOnce(&mut Share, &mut Items<T>)) {
+    /// Charges a client, replaces one of its items, of which it gets the shares before and after, and updates all orders.
+    fn update(&mut self, owner: Owner, cost: u64, now: Duration, change: Option<(T, Share, Share)>) {
         let Quota { networks, idle, .. } = self;
         networks.update(owner.network, cost, now, |network, clients, floor_of_networks| {
             clients.update(owner.client, cost, now, |client, items, floor| {
                 if client.since.is_none() {
                     idle.remove(&(client.idle_until, owner));
                 }
-                let before = client.held;
-                change(client, items);
-                network.held = network.held - before + client.held;
-                client.since = items.by_amount.first().map(|(_, since, _)| *since);
-                client.turn = items.waiting.first().map(|(turn, _)| *turn);
+                if let Some((item, old, new)) = change {
+                    items.replace(item, old, new);
+                    for share in [&mut *network, &mut *client] {
+                        share.held = share.held - old.held + new.held;
+                    }
+                    items.set_share(client);
+                }
                 let own_debt = client.used.saturating_sub(floor);
                 let debt = network.used.saturating_sub(floor_of_networks).max(own_debt);
                 let is_idle = client.since.is_none() && debt > 0;
@@ -346,7 +338,8 @@ impl<T: Copy + Ord> Quota<T> {
                 }
                 is_idle || client.since.is_some()
             });
-            clients.set_share(network)
+            clients.orders.set_share(network);
+            !clients.members.is_empty()
         });
     }
 
@@ -356,9 +349,9 @@ impl<T: Copy + Ord> Quota<T> {
             let is_due = |(until, _): &(Duration, Owner)| *until <= now || self.idle.len() > MAX_IDLE_OWNERS;
             let Some((until, owner)) = self.idle.first().copied().filter(is_due) else { return };
             self.idle.remove(&(until, owner));
-            self.networks.update(owner.network, 0, now, |network, clients, _| {
+            self.networks.update(owner.network, 0, now, |_, clients, _| {
                 clients.members.remove(&owner.client);
-                clients.set_share(network)
+                !clients.members.is_empty()
             });
         }
     }

@@ -17,7 +17,7 @@ use nisd::config;
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
 use nisd::model::{Block, Height, Timestamp, Transaction};
 use nisd::net::http::{HEAD_LIMIT, MAX_HEADERS as MAX_HTTP_HEADERS};
-use nisd::peer::experiences::Experience;
+use nisd::peer::trust::Experience;
 use nisd::peer::wire::{
     AuthenticatedResponse, ChainRequest, CommunicationTimeStamps, ExperienceEntry, ExperiencePair, Identity, List,
     NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds,

@@ -15,7 +15,7 @@ use nisd::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse, Respons
 use nisd::net::service::ConnectionId;
 use nisd::peer::Manager;
 use nisd::peer::block_download::NextBlock;
-use nisd::peer::experiences::Experience;
+use nisd::peer::trust::Experience;
 use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
 use nisd::peer::manager::requests::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST};
 use nisd::peer::manager::{IpDetection, ListedPeer, PeerSettings, Pusher};
@@ -380,7 +380,7 @@ impl Harness {
         assert_eq!(peers.requests.outstanding().len(), self.world.waiting.len());
         assert!(self.world.waiting.len() <= MAX_IN_FLIGHT);
         assert!(self.world.waiting.iter().map(|(_, request)| request.body.len()).sum::<usize>() <= MAX_BYTES);
-        assert!(peers.requests.latest().count() <= MAX_LATEST);
+        assert!(peers.requests.latest.len() <= MAX_LATEST);
         assert!(peers.table.len() < NODES, "this node is not among the others");
         assert!(self.world.validating.len() <= 1);
         let is_free = self.has_list || self.world.shifted.abs() <= MAX_FREE_OFFSET;

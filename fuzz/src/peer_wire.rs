@@ -8,7 +8,6 @@ use nisd::peer::wire::{
     AnswerContext, AnswerError, AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge,
     CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, MetaData, NodeCollection,
     NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds, SignOfLife, Version, limits,
-    read_introduction,
 };
 
 use crate::entities::read_as;
@@ -178,7 +177,7 @@ impl Body<'_> {
     }
 
     fn expect(&self, key: PublicKey) -> AnswerContext {
-        AnswerContext { format: self.format, context: context(), challenge: challenge(), key }
+        AnswerContext { format: self.format, context: context(), challenge: challenge(), key: Some(key) }
     }
 
     fn check_blocks(&self) -> Option<()> {
@@ -225,7 +224,7 @@ impl Body<'_> {
     }
 
     fn check_introduction(&self) -> Option<()> {
-        let node = read_introduction(self.format, self.body, context(), &challenge()).ok()?;
+        let node = AnswerContext { key: None, ..self.expect(pair().public()) }.read_introduction(self.body).ok()?;
         self.expect(node.identity.key).read::<NodeInfo>(self.body).expect("its key");
         Some(())
     }

@@ -139,7 +139,7 @@ fn incoming_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let requests = context.node.peers.as_deref().map(|peers| &peers.requests);
     let outstanding = requests.into_iter().flat_map(|requests| requests.outstanding()).collect();
-    let latest = requests.into_iter().flat_map(|requests| requests.latest()).collect();
+    let latest = requests.into_iter().flat_map(|requests| &requests.latest).collect();
     context.response.send(&RequestRecords { outstanding, latest, now: context.node.chain.now })
 }
 
@@ -147,7 +147,7 @@ fn outgoing_requests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn time_synchronisation(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     context.node.require_joined()?;
     let peers = context.node.peers.as_deref();
-    let rounds = peers.into_iter().flat_map(|peers| peers.time_sync.rounds()).copied().collect();
+    let rounds = peers.into_iter().flat_map(|peers| peers.time_sync.rounds.iter()).copied().collect();
     context.response.send(&TimeSynchronisations(rounds))
 }
 

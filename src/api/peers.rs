@@ -118,7 +118,7 @@ impl View for PeersReport<'_, '_> {
         let failures = peers.map_or(0, Manager::failures_to_join);
         sink.i32("failuresToJoin", i32::try_from(failures).unwrap_or(i32::MAX));
         sink.i64("clockDifference", peers.and_then(|peers| peers.time_sync.clock_difference()).unwrap_or(0));
-        let trust: BTreeMap<_, _> = peers.into_iter().flat_map(|peers| peers.trust.values().iter()).collect();
+        let trust: BTreeMap<_, _> = peers.into_iter().flat_map(|peers| peers.trust.values.iter()).collect();
         let known: Vec<_> = peers.into_iter().flat_map(|peers| peers.table.iter()).collect();
         sink.list("peers", &known, |sink, (address, peer)| {
             self.write_known(sink, address, peer, trust.get(address).copied());
@@ -128,7 +128,7 @@ impl View for PeersReport<'_, '_> {
             sink.object("endpoint", |sink| endpoint.write(sink));
             self.write_last_failure(sink, last_failure.as_ref());
         });
-        let dropped: Vec<_> = peers.into_iter().flat_map(|peers| peers.table.dropped()).collect();
+        let dropped: Vec<_> = peers.into_iter().flat_map(|peers| peers.table.dropped.iter()).collect();
         sink.list("dropped", &dropped, |sink, Dropped { address, node, reason, at, .. }| {
             sink.string("address", Some(address.as_str()));
             sink.object("node", |sink| node.info.write(sink));

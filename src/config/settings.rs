@@ -289,7 +289,7 @@ impl Settings {
     /// Applies from `new`, which was reloaded, the settings that may change while a node runs. Returns all changes, in
     /// the order of the table of settings.
     pub fn reload(&mut self, mut new: Settings) -> Vec<SettingChange> {
-        let has_hosts = !self.http.local.hosts().is_empty() || !new.http.local.hosts().is_empty();
+        let has_hosts = !self.http.local.hosts.is_empty() || !new.http.local.hosts.is_empty();
         let changes = table::keys().filter_map(|key| {
             let texts = [&self.explicit, &new.explicit].map(|explicit| text_of(key, explicit));
             let values = texts.map(|text| if key.is_secret { "(not shown)".to_owned() } else { quoted(text) });

@@ -102,7 +102,7 @@ fn log_without_ipv6(error: &CommandError) {
 /// Returns the clients that may be local. Resolves their host names, which blocks, before the loop starts.
 fn resolve_local(settings: &Settings) -> LocalAddresses {
     let mut local = settings.http.local.clone();
-    for host in settings.http.local.hosts() {
+    for host in &settings.http.local.hosts {
         match (host.as_str(), 0).to_socket_addrs() {
             Ok(addresses) => addresses.for_each(|address| local.add(address.ip())),
             Err(error) => log::warn!("nis.additionalLocalIps: {host} cannot be looked up and is left out: {error}"),
@@ -157,7 +157,7 @@ impl<'a> ActiveSettings<'a> {
             let level = if change.is_live { log::Level::Info } else { log::Level::Warn };
             log::log!(level, "{change}");
         }
-        if self.settings.http.local.hosts().is_empty() {
+        if self.settings.http.local.hosts.is_empty() {
             self.addresses = self.settings.http.local.clone();
         }
         log::set_max_level(self.settings.node.log_level);

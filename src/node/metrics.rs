@@ -107,7 +107,7 @@ const SECTIONS: &[(&str, &[Metric])] = &[
             |s| s.of_peers(|peers| seconds(peers.time_sync.clock_difference())).into(),
             "How far the peers' clocks are ahead of this machine's; 0 while the difference does not matter.", ""),
         Metric("nisd_clock_rejected_offset_seconds", "s",
-            |s| s.of_peers(|peers| seconds(peers.time_sync.rejected_offset())).into(),
+            |s| s.of_peers(|peers| seconds(peers.time_sync.rejected_offset)).into(),
             "How far the peers would move network time ahead of this machine's clock, although too few listed peers \
              agree; 0 if they would not.",
             ""),

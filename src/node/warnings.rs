@@ -69,7 +69,7 @@ impl Node<'_> {
 
     /// Warns that peers report a time that too few listed peers confirm.
     fn warn_of_rejected_time(&mut self, now: LoopTime) {
-        let rejected = self.peers.as_ref().and_then(|peers| peers.time_sync.rejected_offset());
+        let rejected = self.peers.as_ref().and_then(|peers| peers.time_sync.rejected_offset);
         let Some(offset) = rejected.filter(|_| now.monotonic >= self.warn_at.rejected_time) else { return };
         self.warn_at.rejected_time = now.monotonic + CLOCK_WARNING_INTERVAL;
         let [theirs, own] = [offset, 0]

@@ -63,8 +63,6 @@ const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(32);
 /// Assumed bytes of a batch before the first has arrived.
 const INITIAL_BATCH_BYTES: usize = 256 << 10;
-/// Hash over all block hashes of one answer.
-type Digest = Hash256;
 
 /// Request to a peer. The same request is not in flight twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,20 +97,26 @@ pub enum NextBlock {
     Ended,
 }
 
-/// Result of a download.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Result of a download; the text says why it failed.
+#[derive(Clone, Copy, Debug, derive_more::Display, PartialEq, Eq)]
 pub enum DownloadOutcome {
     /// All blocks were returned.
+    #[display("all blocks have arrived")]
     Done,
     /// No block has arrived for [`STALL_TIMEOUT`].
+    #[display("no block has arrived for {} s", STALL_TIMEOUT.as_secs())]
     Stalled,
-    /// Blocks to verify up to the checkpoint arrived too slowly.
-    TooSlow,
+    /// Blocks to verify up to the checkpoint, which this peer claims, arrived too slowly.
+    #[display("the blocks that {_0} claims come too slowly")]
+    TooSlow(Address),
     /// The sync peer's hashes do not form a chain, or most other peers do not have that chain.
+    #[display("its statements about its chain are false")]
     SyncPeerMisbehaved(Address),
     /// The chain of this peer has a block of this hash at the height of the trusted checkpoint.
+    #[display("its block at the height of --trust-below has another hash: {_1}")]
     CheckpointMismatch(Address, Hash256),
     /// No download peer is left.
+    #[display("no peer is left that has its chain")]
     NoPeersLeft,
 }
 
@@ -120,10 +124,10 @@ pub enum DownloadOutcome {
 #[derive(Debug)]
 enum CheckpointState {
     NoCheckpoint,
-    /// The hashes are followed up to the checkpoint; holds one digest per answer so far.
-    Verifying(Checkpoint, Vec<Digest>),
+    /// The hashes are followed up to the checkpoint; holds one digest, a hash over all block hashes, per answer so far.
+    Verifying(Checkpoint, Vec<Hash256>),
     /// The hashes with these digests lead to the checkpoint; holds the number of digests that were compared again.
-    Verified(Checkpoint, Vec<Digest>, usize),
+    Verified(Checkpoint, Vec<Hash256>, usize),
 }
 
 /// Peer of the download.
@@ -485,9 +489,8 @@ impl BlockDownload {
             self.outcome = Some(DownloadOutcome::SyncPeerMisbehaved(self.sync_peer));
             return;
         }
-        let left =
-            usize::try_from((self.hash_limit().0 + 1).saturating_sub(self.next_hash_height.0)).unwrap_or(usize::MAX);
-        let expected = left.min(self.max_hashes);
+        let left = (self.hash_limit().0 + 1).saturating_sub(self.next_hash_height.0);
+        let expected = left.min(self.max_hashes as u64) as usize;
         hashes.truncate(expected);
         // The peer's chain has become shorter, or differs from the proven one.
         if hashes.len() < expected || !self.record_or_check_hashes(&hashes) {
@@ -548,7 +551,7 @@ impl BlockDownload {
                 return self.end(DownloadOutcome::Stalled);
             }
             if is_verifying && self.is_late(now) {
-                return self.end(DownloadOutcome::TooSlow);
+                return self.end(DownloadOutcome::TooSlow(self.claimed_by));
             }
         } else if self.last.height > before || matches!(next, NextBlock::Ended) {
             let waited = self.waiting_since.take().map_or(Duration::ZERO, |since| now.saturating_sub(since));
@@ -589,7 +592,11 @@ impl BlockDownload {
                 if claimed_by == self.sync_peer {
                     self.agreeing.remove(&from);
                     self.disagreeing.insert(from);
-                    self.count_votes();
+                    // Most peers that supplied blocks have another chain.
+                    let agreeing = self.agreeing.iter().filter(|node| **node != self.sync_peer).count();
+                    if self.disagreeing.len() > agreeing + 1 {
+                        self.outcome = Some(DownloadOutcome::SyncPeerMisbehaved(self.sync_peer));
+                    }
                 }
                 NextBlock::Working
             }
@@ -625,22 +632,8 @@ impl BlockDownload {
         NextBlock::Working
     }
 
-    /// Ends the download if most peers that supplied blocks have another chain than the sync peer.
-    fn count_votes(&mut self) {
-        let agreeing = self.agreeing.iter().filter(|node| **node != self.sync_peer).count();
-        if self.disagreeing.len() > agreeing + 1 {
-            self.outcome = Some(DownloadOutcome::SyncPeerMisbehaved(self.sync_peer));
-        }
-    }
-
     fn end(&mut self, ending: DownloadOutcome) -> NextBlock {
         self.outcome = Some(ending);
         NextBlock::Ended
-    }
-
-    /// Returns the requests in flight, the bytes of waiting blocks and the number of waiting hashes.
-    #[cfg(test)]
-    pub fn load(&self) -> (usize, usize, usize) {
-        (self.in_flight.len(), self.batches.iter().map(BlockBatch::held_bytes).sum(), self.hashes.len())
     }
 }

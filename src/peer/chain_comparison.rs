@@ -109,6 +109,12 @@ enum ComparisonStage {
     Blocks(Fork),
 }
 
+/// Checks the signature of a block, and returns its hash.
+fn check_signature(block: &Block) -> Result<Hash256, SyncOutcome> {
+    let (hash, is_signed) = check_block_signature(block, &block.encode_transactions(), false, &mut Verifier::default());
+    is_signed.then_some(hash).ok_or(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock))
+}
+
 impl ChainComparison {
     /// Starts a comparison and returns the first request. A chain that extends ours by more than `far_ahead` blocks
     /// ends it with [`SyncOutcome::FarAhead`] if `downloads` allows it; otherwise blocks with at most `max_transactions`
@@ -152,14 +158,8 @@ impl ChainComparison {
                 Ok(self.compare_hashes((from, last), &ours, &theirs, own, chain))
             }
             ComparisonStage::FirstReplacement(fork) => {
-                let block: Block = context.read(&body)?;
-                let (_, is_signed) =
-                    check_block_signature(&block, &block.encode_transactions(), false, &mut Verifier::default());
-                Ok(if is_signed {
-                    Ok(self.request_blocks(fork, chain))
-                } else {
-                    Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock))
-                })
+                let block = context.read(&body)?;
+                Ok(check_signature(&block).map(|_| self.request_blocks(fork, chain)))
             }
             ComparisonStage::Blocks(Fork { common, base }) => {
                 let blocks = context.open_list(body, limits::block(chain))?;
@@ -179,11 +179,7 @@ impl ChainComparison {
 
     fn compare_last(&mut self, last: &Block, own: OwnTip, chain: &ChainParameters) -> NextStep {
         self.end_unless_better(own)?;
-        let (hash, is_signed) =
-            check_block_signature(last, &last.encode_transactions(), false, &mut Verifier::default());
-        if !is_signed {
-            return Err(SyncOutcome::Misbehaved(Misbehavior::NonVerifiableBlock));
-        }
+        let hash = check_signature(last)?;
         if (last.height, hash, last.signature) == (own.height, own.hash, own.signature) {
             return Err(SyncOutcome::Same);
         }
@@ -317,7 +313,7 @@ mod tests {
         let (challenge, format) = (Challenge([9; 64]), Format::Binary);
         let body = format.to_bytes(&AuthenticatedResponse { entity, signature: challenge.sign(signer) });
         let context = Context::of(&Network::example());
-        let expected = AnswerContext { format, challenge, key: pair(1).public(), context };
+        let expected = AnswerContext { format, challenge, key: Some(pair(1).public()), context };
         comparison.on_answer(body, &expected, own, &chain())
     }
 

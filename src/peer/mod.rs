@@ -3,8 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`peer_table`] | table of known peers and the result of the last contact with each, errors of requests |
-//! | [`experiences`] | success and failure counts between nodes |
-//! | [`trust`] | trust values (EigenTrust++) and selection of peers by trust |
+//! | [`trust`] | experiences of nodes with each other, trust values (EigenTrust++), selection of peers by trust |
 //! | [`saved_peers`] | peers saved over a restart |
 //! | [`schedule`] | recurring tasks and their due times |
 //! | [`time_sync`] | adjustment of network time to the peers' clocks |
@@ -18,7 +17,6 @@
 
 pub mod block_download;
 pub mod chain_comparison;
-pub mod experiences;
 pub mod io;
 pub mod manager;
 pub mod peer_table;

@@ -54,8 +54,8 @@ pub const RECHECK_INTERVAL: Duration = Duration::from_secs(5 * 60);
 pub const SIGN_OF_LIFE_INTERVAL: Duration = Duration::from_secs(4 * 60);
 /// Time since its last valid message after which an active peer is pinged: one that is gone is noticed within a minute.
 pub const PING_AFTER: Duration = Duration::from_secs(45);
-/// Maximum number of peers of one network that are pinged at once, as long as there are others.
-const MAX_PINGS_PER_NETWORK: usize = 2;
+/// Maximum number of peers of one network that are pinged, probed or sent signs of life at once, as long as there are others.
+const MAX_PER_NETWORK_AT_ONCE: usize = 2;
 /// Time for which a peer must answer, without failing twice in a row, to be proven.
 pub const PROVEN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum number of dropped peers that are remembered.
@@ -150,9 +150,7 @@ impl PeerError {
             Err(FetchError::Unreachable(error)) => PeerError::new(State::Inactive, error),
             Err(FetchError::Silent(_)) => PeerError::new(State::Busy, "it did not answer in time"),
             Err(error) => PeerError::failure(error),
-            Ok(FetchResponse { response: Response { status: 200, .. }, .. }) => {
-                PeerError::failure("the answer is unusable")
-            }
+            Ok(fetched) if fetched.response.status == 200 => PeerError::failure("the answer is unusable"),
             Ok(FetchResponse { response: Response { status, body }, .. }) => {
                 match format.read::<ErrorBody>(body, context) {
                     Ok(error) if error.is_starting() && *status == 503 => PeerError::new(State::Busy, "it is starting"),
@@ -402,40 +400,34 @@ pub fn host(ip: IpAddr) -> IpAddr {
     network(ip, 32, 64)
 }
 
-impl Group {
-    /// Returns the groups of an address.
-    fn of(ip: IpAddr) -> impl Iterator<Item = Group> {
+impl TableLimits {
+    /// Returns the groups of an address, and their limits.
+    fn groups(self, ip: IpAddr) -> impl Iterator<Item = (Group, usize)> {
         let groups = if is_private(ip) {
-            [Some(Group::Private), None]
+            [Some((Group::Private, self.private)), None]
         } else {
-            [Some(Group::Host(host(ip))), Some(Group::Network(site(ip)))]
+            [Some((Group::Host(host(ip)), self.per_address)), Some((Group::Network(site(ip)), self.per_network))]
         };
         groups.into_iter().flatten()
-    }
-
-    fn limit(self, limits: &TableLimits) -> usize {
-        match self {
-            Group::Host(_) => limits.per_address,
-            Group::Network(_) => limits.per_network,
-            Group::Private => limits.private,
-        }
     }
 }
 
 /// Table of known peers.
 #[derive(Debug)]
 pub struct PeerTable {
-    local: Address,
+    /// Address of this node.
+    pub local: Address,
     limits: TableLimits,
     entries: BTreeMap<Address, PeerEntry>,
     /// The operator's list, which may contain this node.
-    listed: BTreeSet<Address>,
+    pub listed: BTreeSet<Address>,
     /// The peers with a known address that are not listed: the unproven and the proven ones.
     unproven: Quota<Address>,
     proven: Quota<Address>,
     /// Backoffs by network, so that another peer of a network does not start afresh.
     network_backoffs: BTreeMap<IpAddr, SyncBackoff>,
-    dropped: VecDeque<Dropped>,
+    /// The peers that were dropped last, oldest first.
+    pub dropped: VecDeque<Dropped>,
 }
 
 impl PeerTable {
@@ -451,11 +443,6 @@ impl PeerTable {
             network_backoffs: BTreeMap::new(),
             dropped: VecDeque::new(),
         }
-    }
-
-    /// Returns the address of this node.
-    pub fn local(&self) -> Address {
-        self.local
     }
 
     /// Adds a listed peer, which counts towards [`TableLimits::nodes`] only. This node may be listed, but is not added.
@@ -621,11 +608,8 @@ impl PeerTable {
     /// Returns at most `most` active peers that have sent nothing valid for [`PING_AFTER`], and records their pings.
     pub fn due_for_ping(&mut self, now: Duration, most: usize) -> Vec<Address> {
         let silent_since = |node: &PeerEntry| node.last_contact.filter(|_| node.state == State::Active);
-        let due = self.in_due_order(
-            |node| silent_since(node).filter(|last| node.pinged_at.max(*last) + PING_AFTER <= now),
-            most,
-            MAX_PINGS_PER_NETWORK,
-        );
+        let is_due = |node: &PeerEntry, last: &Duration| node.pinged_at.max(*last) + PING_AFTER <= now;
+        let due = self.in_due_order(|node| silent_since(node).filter(|last| is_due(node, last)), most);
         for node in &due {
             if let Some(node) = self.entries.get_mut(node) {
                 node.pinged_at = now;
@@ -642,29 +626,29 @@ impl PeerTable {
 
     /// Returns at most `most` peers to probe: failed ones, then those that have not introduced themselves for
     /// [`RECHECK_INTERVAL`], each kind in turn.
-    pub fn due_for_recheck(&self, now: Duration, most: usize, share: usize) -> Vec<Address> {
+    pub fn due_for_recheck(&self, now: Duration, most: usize) -> Vec<Address> {
         let due = |node: &PeerEntry| {
             let next_look = node.next_recheck().filter(|next_look| *next_look <= now)?;
             Some((node.state == State::Active, next_look))
         };
-        self.in_due_order(due, most, share)
+        self.in_due_order(due, most)
     }
 
     /// Returns at most `most` active peers, except `drawn`, whose last sign of life is [`SIGN_OF_LIFE_INTERVAL`] old.
-    pub fn due_for_sign_of_life(&self, drawn: &[Address], now: Duration, most: usize, share: usize) -> Vec<Address> {
+    pub fn due_for_sign_of_life(&self, drawn: &[Address], now: Duration, most: usize) -> Vec<Address> {
         let due = |node: &PeerEntry| {
             let is_due = node.state == State::Active && node.sign_sent_at + SIGN_OF_LIFE_INTERVAL <= now;
             is_due.then_some(node.sign_sent_at)
         };
-        let mut nodes = self.in_due_order(due, most.saturating_add(drawn.len()), share);
+        let mut nodes = self.in_due_order(due, most.saturating_add(drawn.len()));
         nodes.retain(|node| !drawn.contains(node));
         nodes.truncate(most);
         nodes
     }
 
     /// Returns at most `most` peers in the order of the key that `due` returns, listed ones first, and at most
-    /// `share` of one network as long as there are others. Linear in the table.
-    fn in_due_order<D: Ord>(&self, due: impl Fn(&PeerEntry) -> Option<D>, most: usize, share: usize) -> Vec<Address> {
+    /// [`MAX_PER_NETWORK_AT_ONCE`] of one network as long as there are others. Linear in the table.
+    fn in_due_order<D: Ord>(&self, due: impl Fn(&PeerEntry) -> Option<D>, most: usize) -> Vec<Address> {
         let waiting = self.entries.iter().filter_map(|(address, node)| {
             let ip = node.ip.filter(|ip| !node.is_listed && !is_private(*ip));
             Some((!node.is_listed, due(node)?, *address, ip.map(site)))
@@ -676,7 +660,7 @@ impl PeerTable {
             network.is_none_or(|network| {
                 let count = counts.entry(network).or_default();
                 *count += 1;
-                *count <= share
+                *count <= MAX_PER_NETWORK_AT_ONCE
             })
         });
         first.extend(beyond);
@@ -747,7 +731,7 @@ impl PeerTable {
     /// Returns the usage of the table, and of the fullest group of each kind.
     pub fn usage(&self) -> [LimitUsage; 7] {
         let mut groups = BTreeMap::<Group, usize>::new();
-        for group in self.addresses().flat_map(|(_, ip)| Group::of(ip)) {
+        for (group, _) in self.addresses().flat_map(|(_, ip)| self.limits.groups(ip)) {
             *groups.entry(group).or_default() += 1;
         }
         let fullest = |is_one: fn(&Group) -> bool| {
@@ -771,11 +755,6 @@ impl PeerTable {
         others.filter_map(|(address, node)| Some((address, node.ip?)))
     }
 
-    /// Returns the operator's list, which may contain this node.
-    pub fn listed(&self) -> &BTreeSet<Address> {
-        &self.listed
-    }
-
     /// Returns the peers for a trust calculation, without this node: active ones, busy ones that have answered before
     /// or are listed, and untried listed ones.
     pub fn trust_candidates(&self) -> Vec<Address> {
@@ -784,11 +763,6 @@ impl PeerTable {
             .into_iter()
             .flat_map(|state| self.in_state(state).filter(|(_, node)| is_met(node)).map(|(address, _)| *address))
             .collect()
-    }
-
-    /// Returns the peers that were dropped last, oldest first.
-    pub fn dropped(&self) -> impl Iterator<Item = &Dropped> {
-        self.dropped.iter()
     }
 
     /// Checks that the groups of an address have a slot for a peer; evicts a failed peer if one is full. Linear in the
@@ -801,11 +775,13 @@ impl PeerTable {
             return Ok(());
         }
         // At most one peer is evicted: an eviction from a host also frees a slot of its network.
-        for group in Group::of(ip) {
-            let is_other =
-                |(other, ip): &(&Address, IpAddr)| **other != node && Group::of(*ip).any(|other| other == group);
+        let limits = self.limits;
+        for (group, limit) in limits.groups(ip) {
+            let is_other = |(other, ip): &(&Address, IpAddr)| {
+                **other != node && limits.groups(*ip).any(|(other, _)| other == group)
+            };
             let others: Vec<_> = self.addresses().filter(is_other).map(|(other, _)| *other).collect();
-            if others.len() >= group.limit(&self.limits) {
+            if others.len() >= limit {
                 let failed = others.into_iter().filter_map(|other| Some((other, self.entries.get(&other)?)));
                 let failed = failed.filter(|(_, node)| node.state.is_backed_off());
                 let (longest, _) = failed.min_by_key(|(_, node)| node.last_contact).ok_or(AddError::SubnetFull)?;

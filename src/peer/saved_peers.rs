@@ -4,7 +4,8 @@
 //! The format is one JSON object per line; the host writes it to a file and reads it back. The text may be truncated,
 //! damaged or written by somebody else: unreadable lines are skipped.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -64,23 +65,18 @@ fn read_line(line: &[u8]) -> Option<SavedPeer> {
 
 /// Returns each key once with its latest answer, latest first, within [`MAX_SAVED`] and [`MAX_PER_NETWORK`].
 fn latest_first(peers: impl Iterator<Item = SavedPeer>) -> Vec<SavedPeer> {
-    let mut by_key = BTreeMap::<PublicKey, SavedPeer>::new();
-    for peer in peers {
-        let key = peer.info.identity.key;
-        if by_key.get(&key).is_none_or(|known| known.answered <= peer.answered) {
-            by_key.insert(key, peer);
-        }
-    }
-    let mut peers: Vec<_> = by_key.into_values().collect();
-    peers.sort_by_key(|peer| (std::cmp::Reverse(peer.answered), peer.info.identity.key));
-    let mut counts = BTreeMap::new();
-    peers.retain(|peer| match network(&peer.info.endpoint) {
-        None => true,
-        network => {
+    // Of equal answers of a key, the last counts.
+    let mut peers: Vec<_> = peers.collect();
+    peers.reverse();
+    peers.sort_by_key(|peer| (Reverse(peer.answered), peer.info.identity.key));
+    let (mut keys, mut counts) = (BTreeSet::new(), BTreeMap::new());
+    peers.retain(|peer| keys.insert(peer.info.identity.key));
+    peers.retain(|peer| {
+        network(&peer.info.endpoint).is_none_or(|network| {
             let count = counts.entry(network).or_insert(0_usize);
             *count += 1;
             *count <= MAX_PER_NETWORK
-        }
+        })
     });
     peers.truncate(MAX_SAVED);
     peers
@@ -101,11 +97,8 @@ fn network(endpoint: &Endpoint) -> Option<String> {
 /// Formats the peers that have a connectable endpoint.
 pub fn write(peers: &[SavedPeer]) -> Vec<u8> {
     let mut text = String::new();
-    for SavedPeer { info, answered } in peers.iter().take(MAX_SAVED) {
-        let NodeInfo { identity, endpoint, .. } = info;
-        if endpoint.to_connect().is_none() {
-            continue;
-        }
+    let peers = peers.iter().take(MAX_SAVED).filter(|peer| peer.info.endpoint.to_connect().is_some());
+    for SavedPeer { info: NodeInfo { identity, endpoint, .. }, answered } in peers {
         let name = identity.name.as_ref().map(|name| name.chars().take(MAX_NAME).collect::<String>());
         let line = json!({
             "publicKey": identity.key.to_string(),
@@ -113,8 +106,7 @@ pub fn write(peers: &[SavedPeer]) -> Vec<u8> {
             "endpoint": endpoint.to_string(),
             "answered": answered.0,
         });
-        text.push_str(&line.to_string());
-        text.push('\n');
+        text += &format!("{line}\n");
     }
     text.into_bytes()
 }

@@ -385,7 +385,7 @@ impl Scene {
     /// Returns a peer's trust, if it has any.
     pub fn trust(&self, number: usize) -> Option<f64> {
         let node = address_of(number);
-        self.manager.table.get(&node).and_then(|_| self.manager.trust.values().of(&node))
+        self.manager.table.get(&node).and_then(|_| self.manager.trust.values.of(&node))
     }
 
     pub fn experience(&self, number: usize) -> (u64, u64) {

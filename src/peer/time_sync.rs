@@ -104,35 +104,23 @@ pub struct TimeSyncRound {
 /// Offset of network time and its history.
 #[derive(Clone, Debug, Default)]
 pub struct TimeSync {
-    offset: i64,
+    /// Milliseconds by which network time is ahead of the system clock.
+    pub offset: i64,
     /// Number of successful rounds.
     age: u64,
-    rounds: VecDeque<TimeSyncRound>,
+    /// The last rounds, oldest first.
+    pub rounds: VecDeque<TimeSyncRound>,
     clock_difference: Option<i64>,
-    rejected_offset: Option<i64>,
+    /// The offset that was rejected for lack of agreement, if the last round with usable samples rejected one.
+    pub rejected_offset: Option<i64>,
 }
 
 impl TimeSync {
-    /// Returns the milliseconds by which network time is ahead of the system clock.
-    pub fn offset(&self) -> i64 {
-        self.offset
-    }
-
-    /// Returns the last rounds, oldest first.
-    pub fn rounds(&self) -> impl Iterator<Item = &TimeSyncRound> {
-        self.rounds.iter()
-    }
-
     /// Returns the milliseconds by which the peers' clocks are ahead of this machine's, by the last samples, if that
     /// exceeds [`CLOCK_TOLERANCE`]. It is the median, so no single peer can cause it unless it is alone; it also exists
     /// where the peers are too far away for network time to follow.
     pub fn clock_difference(&self) -> Option<i64> {
         self.clock_difference.filter(|difference| difference.unsigned_abs() > CLOCK_TOLERANCE)
-    }
-
-    /// Returns the offset that was rejected for lack of agreement, if the last round with usable samples rejected one.
-    pub fn rejected_offset(&self) -> Option<i64> {
-        self.rejected_offset
     }
 
     /// Ends a round with its answers. `listed` is the number of listed peers without this node, `accounts` the
@@ -316,7 +304,7 @@ mod tests {
         assert!((0..20).all(|_| time.of(&[sample(0)], 1_000).is_some()));
         assert_eq!(time.of(&[sample(1_000)], 1_000), Some(TimeSyncRound { time: NOW, offset: 600, change: 100 }));
         assert_eq!(time.of(&[sample(759)], 1_000).map(|round| round.change), Some(0));
-        assert_eq!(time.rounds().last(), Some(&TimeSyncRound { time: NOW, offset: 600, change: 0 }));
+        assert_eq!(time.rounds.iter().last(), Some(&TimeSyncRound { time: NOW, offset: 600, change: 0 }));
     }
 
     #[test]
@@ -328,7 +316,7 @@ mod tests {
         }
         let undrawn = [ClockAnswer { is_selected: false, ..witness(0, sample(100)) }];
         assert_eq!(time.round(&undrawn, 1, 100, NOW), None);
-        assert_eq!((time.age, time.offset(), time.rounds().count()), (0, 0, 0));
+        assert_eq!((time.age, time.offset, time.rounds.iter().count()), (0, 0, 0));
     }
 
     #[test]
@@ -336,7 +324,7 @@ mod tests {
         let mut time = TimeSync::default();
         let still = witnesses(&[sample(0)]);
         assert!((0..150).all(|second| time.round(&still, 1, 100, Timestamp(second)).is_some()));
-        let times: Vec<_> = time.rounds().map(|round| round.time.0).collect();
+        let times: Vec<_> = time.rounds.iter().map(|round| round.time.0).collect();
         assert_eq!(times, (50..150).collect::<Vec<_>>());
     }
 
@@ -362,7 +350,7 @@ mod tests {
                 assert_eq!(time.of(&[sample(0)], accounts).map(|round| round.change), Some(0));
             }
         }
-        assert_eq!(time.offset(), 0);
+        assert_eq!(time.offset, 0);
     }
 
     #[test]
@@ -370,7 +358,7 @@ mod tests {
         let mut time = TimeSync::default();
         let _ = time.of(&[sample(4_900), sample(5_000), sample(900_000)], 100);
         assert_eq!(time.clock_difference(), None);
-        let (moved, far) = (time.offset(), 3 * 3_600_000);
+        let (moved, far) = (time.offset, 3 * 3_600_000);
         assert_eq!(time.of(&[sample(-far), sample(-far), sample(-far - 9)], 100), None);
         assert_eq!(time.clock_difference(), Some(moved - far));
         // Without answers it stays.
@@ -454,8 +442,8 @@ mod tests {
             assert_eq!(round.is_some(), is_enough, "{agree} of {listed}");
             // Rounding may lose a millisecond.
             let is_far = |offset: i64| (far - 1..=far).contains(&offset);
-            assert!(if is_enough { is_far(time.offset()) } else { time.offset() == 0 }, "{agree} of {listed}");
-            assert_eq!(time.rejected_offset().map(is_far), (!is_enough).then_some(true));
+            assert!(if is_enough { is_far(time.offset) } else { time.offset == 0 }, "{agree} of {listed}");
+            assert_eq!(time.rejected_offset.map(is_far), (!is_enough).then_some(true));
         }
         // They have to agree on the time.
         let mut time = TimeSync::default();
@@ -466,9 +454,9 @@ mod tests {
         // The way back needs agreement too.
         let mut answers = witnesses(&[sample(0)]);
         answers.extend((100..150).map(|number| ClockAnswer { is_listed: false, ..witness(number, sample(-far)) }));
-        let before = time.offset();
+        let before = time.offset;
         assert_eq!(time.round(&answers, 3, 1_000, NOW), None);
-        assert_eq!(time.offset(), before);
+        assert_eq!(time.offset, before);
     }
 
     #[test]
@@ -499,7 +487,7 @@ mod tests {
             let right = if below(3) == 0 { below(7_000_000) as i64 - 3_500_000 } else { 0 };
             let mut time = TimeSync::default();
             for _ in 0..1 + below(40) {
-                let ahead = time.offset();
+                let ahead = time.offset;
                 let mut answers: Vec<_> = (0..listed)
                     .map(|number| witness(number, sample(right - ahead + below(200) as i64 - 100)))
                     .collect();
@@ -515,7 +503,7 @@ mod tests {
                 }));
                 let _ = time.round(&answers, listed, 1 + below(1_000), NOW);
                 let range = right.min(0) - AGREEMENT_TOLERANCE - 200..=right.max(0) + AGREEMENT_TOLERANCE + 200;
-                assert!(range.contains(&time.offset()), "seed {seed}: {} instead of {right}", time.offset());
+                assert!(range.contains(&time.offset), "seed {seed}: {} instead of {right}", time.offset);
             }
         }
     }

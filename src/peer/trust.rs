@@ -1,4 +1,15 @@
-//! Trust in each peer, and selection of peers by trust.
+//! Experiences of nodes with each other, trust in each peer, and selection of peers by trust.
+//!
+//! There is one experience for each ordered pair of nodes. This node counts its own; peers report theirs. Entries
+//! expire after [`EXPERIENCE_LIFETIME`]. All times are those since the start of the node, which no clock that is set changes.
+//!
+//! | structure | grows by | limit |
+//! |---|---|---|
+//! | own experiences | a success or failure of a peer | [`MAX_OWN`]; the oldest is evicted |
+//! | reports | a peer that was queried for its experiences | [`MAX_REPORTERS`]; the oldest is evicted |
+//! | pairs of a report | a reported pair | [`MAX_PAIRS`]; the oldest are evicted |
+//!
+//! An entry takes about 100 bytes, all together at most 3 MB.
 //!
 //! Trust is calculated from the experiences of nodes with each other (EigenTrust++). A peer's report counts in
 //! proportion to the trust in the peer, and less the more its experiences differ from those of the node that uses it.
@@ -9,13 +20,167 @@
 //! them, or one iteration; it costs some microseconds. The result is used for [`LIFETIME`]. Its size and the cost
 //! of a selection are linear in the members.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::LimitUsage;
 use crate::model::Address;
-use crate::peer::experiences::Experiences;
 use crate::peer::io::RandomSource;
 use crate::peer::peer_table::{PeerTable, State};
+
+/// Maximum number of pairs in one message, and of stored pairs per reporter.
+pub const MAX_PAIRS: usize = 100;
+/// Maximum number of own experiences.
+pub const MAX_OWN: usize = 1_000;
+/// Maximum number of stored reports: twice as many as one trust calculation can use.
+pub const MAX_REPORTERS: usize = 200;
+/// Lifetime of an experience.
+pub const EXPERIENCE_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Success and failure counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Experience {
+    /// Number of successes, below 2⁶³.
+    pub successes: u64,
+    /// Number of failures, below 2⁶³.
+    pub failures: u64,
+}
+
+impl Experience {
+    const MAX_COUNT: u64 = i64::MAX as u64;
+
+    /// Creates an experience from wire values; negative values count as 0.
+    pub fn new(successes: i64, failures: i64) -> Experience {
+        let count = |number: i64| u64::try_from(number).unwrap_or(0);
+        Experience { successes: count(successes), failures: count(failures) }
+    }
+
+    /// Returns successes plus failures.
+    pub fn calls(self) -> u64 {
+        // Cannot overflow: both are below 2⁶³.
+        self.successes + self.failures
+    }
+
+    /// Returns the success ratio, 0 to 1; `None` if both counts are 0.
+    pub fn success_ratio(self) -> Option<f64> {
+        (self.calls() > 0).then(|| self.successes as f64 / self.calls() as f64)
+    }
+}
+
+/// Something of each node, and when it was last updated.
+type Dated<T> = BTreeMap<Address, (T, Duration)>;
+
+/// Experiences of one node with others.
+type Pairs = Dated<Experience>;
+
+/// Returns the entry of a node. If a new one would exceed `max`, evicts the oldest; of several, that with the lowest address.
+fn entry<T: Default>(entries: &mut Dated<T>, node: Address, max: usize) -> &mut (T, Duration) {
+    if entries.len() >= max && !entries.contains_key(&node) {
+        let oldest = entries.iter().min_by_key(|(_, (_, since))| *since).map(|(node, _)| *node);
+        oldest.and_then(|oldest| entries.remove(&oldest));
+    }
+    entries.entry(node).or_default()
+}
+
+/// All known experiences.
+#[derive(Debug)]
+pub struct Experiences {
+    local: Address,
+    own: Pairs,
+    reports: Dated<Pairs>,
+}
+
+impl Experiences {
+    /// Creates an empty set for the node with address `local`.
+    pub fn new(local: Address) -> Experiences {
+        Experiences { local, own: Pairs::new(), reports: Dated::new() }
+    }
+
+    /// Counts a success of a peer. Ignores this node itself.
+    pub fn succeeded(&mut self, node: Address, now: Duration) {
+        self.count(node, now, |experience| &mut experience.successes);
+    }
+
+    /// Counts a failure of a peer. Ignores this node itself.
+    pub fn failed(&mut self, node: Address, now: Duration) {
+        self.count(node, now, |experience| &mut experience.failures);
+    }
+
+    fn count(&mut self, node: Address, now: Duration, counter: impl Fn(&mut Experience) -> &mut u64) {
+        if node != self.local {
+            let (experience, since) = entry(&mut self.own, node, MAX_OWN);
+            let count = counter(experience);
+            *count = count.saturating_add(1).min(Experience::MAX_COUNT);
+            *since = now;
+        }
+    }
+
+    /// Stores a report, which replaces earlier reports about the same nodes. Returns `false` if it is too long or in the
+    /// name of this node.
+    pub fn receive(&mut self, reporter: Address, pairs: &[(Address, Experience)], now: Duration) -> bool {
+        if pairs.len() > MAX_PAIRS || reporter == self.local {
+            return false;
+        }
+        let (report, updated_at) = entry(&mut self.reports, reporter, MAX_REPORTERS);
+        *updated_at = now;
+        for (node, experience) in pairs {
+            *entry(report, *node, MAX_PAIRS) = (*experience, now);
+        }
+        true
+    }
+
+    fn pairs(&self, node: &Address) -> Option<&Pairs> {
+        if *node == self.local { Some(&self.own) } else { self.reports.get(node).map(|(pairs, _)| pairs) }
+    }
+
+    /// Returns the experiences of a node with others, in order of their addresses.
+    pub fn of(&self, node: &Address) -> impl Iterator<Item = (&Address, Experience)> {
+        self.pairs(node).into_iter().flatten().map(|(node, (experience, _))| (node, *experience))
+    }
+
+    /// Returns the usage of own experiences, reports, and pairs of the longest report.
+    pub fn usage(&self) -> [LimitUsage; 3] {
+        let longest = self.reports.values().map(|(pairs, _)| pairs.len()).max().unwrap_or(0);
+        [
+            LimitUsage::new("own experiences", self.own.len(), MAX_OWN),
+            LimitUsage::new("reported experiences", self.reports.len(), MAX_REPORTERS),
+            LimitUsage::new("pairs of the longest report", longest, MAX_PAIRS),
+        ]
+    }
+
+    /// Returns the experience of one node with another.
+    pub fn between(&self, node: &Address, other: &Address) -> Experience {
+        let pair = self.pairs(node).and_then(|pairs| pairs.get(other));
+        pair.map_or_else(Experience::default, |(experience, _)| *experience)
+    }
+
+    /// Returns own experiences to send to a peer: all of them, or a random [`MAX_PAIRS`], in order of address.
+    pub fn selection(&self, random: &mut impl RandomSource) -> Vec<(Address, Experience)> {
+        let mut selection: Vec<_> = self.of(&self.local).map(|(node, experience)| (*node, experience)).collect();
+        if selection.len() > MAX_PAIRS {
+            random.choose(&mut selection, MAX_PAIRS);
+            selection.sort_unstable_by_key(|(node, _)| *node);
+        }
+        selection
+    }
+
+    /// Removes all own and reported experiences with a node, and its report.
+    pub fn forget(&mut self, node: &Address) {
+        self.reports.remove(node);
+        for pairs in self.reports.values_mut().map(|(pairs, _)| pairs).chain([&mut self.own]) {
+            pairs.remove(node);
+        }
+    }
+
+    /// Removes entries older than [`EXPERIENCE_LIFETIME`].
+    pub fn prune(&mut self, now: Duration) {
+        let before = now.saturating_sub(EXPERIENCE_LIFETIME);
+        for pairs in self.reports.values_mut().map(|(pairs, _)| pairs).chain([&mut self.own]) {
+            pairs.retain(|_, (_, since)| *since >= before);
+        }
+        self.reports.retain(|_, (pairs, _)| !pairs.is_empty());
+    }
+}
 
 /// Lifetime of a result.
 pub const LIFETIME: Duration = Duration::from_secs(900);
@@ -28,7 +193,8 @@ pub const SMALL_NETWORK_LIFETIME: Duration = Duration::from_secs(30);
 /// Current trust values, and the calculation of the next ones.
 #[derive(Debug, Default)]
 pub struct Trust {
-    values: TrustValues,
+    /// The current values; empty before the first calculation has ended.
+    pub values: TrustValues,
     /// Start of the calculation of the current or next values, and the number of other nodes then.
     since: Option<(Duration, usize)>,
     calculation: Option<Calculation>,
@@ -90,11 +256,6 @@ impl Trust {
         }
         self.calculation.is_some()
     }
-
-    /// Returns the current values; empty before the first calculation has ended.
-    pub fn values(&self) -> &TrustValues {
-        &self.values
-    }
 }
 
 /// Divides numbers by the sum of their absolute values, unless that is 0.
@@ -112,8 +273,8 @@ pub struct TrustValues {
 }
 
 impl TrustValues {
-    fn new(nodes: &[Address], trust: &[f64]) -> TrustValues {
-        TrustValues { values: nodes.iter().copied().zip(trust.iter().copied()).collect() }
+    fn new<'a>(nodes: impl IntoIterator<Item = &'a Address>, trust: &[f64]) -> TrustValues {
+        TrustValues { values: nodes.into_iter().copied().zip(trust.iter().copied()).collect() }
     }
 
     /// Removes the value of a node. Returns whether there was one.
@@ -140,23 +301,21 @@ impl TrustValues {
 
     /// Returns the `count` most trusted nodes without `local`; of equals, the first.
     fn most_trusted(&self, count: usize, local: Address) -> Vec<Address> {
-        let mut nodes: Vec<_> = self.values.iter().filter(|(node, _)| *node != local).collect();
+        let mut nodes: Vec<_> = self.iter().filter(|(node, _)| **node != local).collect();
         nodes.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         nodes.into_iter().take(count).map(|(node, _)| *node).collect()
     }
 
     /// Returns the admitted nodes that have trust, or equal values for all admitted ones if none has any.
     pub fn admit(&self, is_admitted: impl Fn(&Address) -> bool) -> TrustValues {
-        let admitted: Vec<_> = self.values.iter().map(|(node, _)| is_admitted(node)).collect();
-        let mask = |trust: f64, admitted: bool| if admitted { trust } else { 0.0 };
-        let mut weights: Vec<_> =
-            self.values.iter().zip(&admitted).map(|((_, trust), admitted)| mask(*trust, *admitted)).collect();
+        let (nodes, mut weights): (Vec<_>, Vec<_>) = self.iter().filter(|(node, _)| is_admitted(node)).unzip();
         if weights.iter().all(|weight| *weight == 0.0) {
-            weights = admitted.iter().map(|admitted| mask(1.0, *admitted)).collect();
+            weights.fill(1.0);
         }
         normalise(&mut weights);
-        let nodes = self.values.iter().map(|(node, _)| *node);
-        TrustValues { values: nodes.zip(weights).filter(|(_, weight)| *weight != 0.0).collect() }
+        let mut admitted = TrustValues::new(nodes, &weights);
+        admitted.values.retain(|(_, weight)| *weight != 0.0);
+        admitted
     }
 
     /// Selects at most `max` distinct nodes by trust, or all in order. Each takes one random number and linear time.
@@ -284,15 +443,15 @@ impl Selector {
 
     /// Creates a selector among all peers with a trust value, for refreshes.
     pub fn among_all(values: &TrustValues, nodes: &PeerTable) -> Selector {
-        let local = nodes.local();
+        let local = nodes.local;
         Selector::new(values.admit(|node| *node != local), nodes)
     }
 
     fn new(candidates: TrustValues, nodes: &PeerTable) -> Selector {
-        let local = nodes.local();
-        let listed: Vec<_> = nodes.listed().iter().copied().filter(|node| *node != local).collect();
+        let local = nodes.local;
+        let listed: Vec<_> = nodes.listed.iter().copied().filter(|node| *node != local).collect();
         let active: Vec<_> = listed.iter().copied().filter(|node| nodes.is_active(node)).collect();
-        let includes_all_listed = active.is_empty() || nodes.listed().contains(&local);
+        let includes_all_listed = active.is_empty() || nodes.listed.contains(&local);
         let listed = if active.is_empty() { listed } else { active };
         let active = nodes.in_state(State::Active).map(|(node, _)| *node).collect();
         Selector { candidates, active, listed, includes_all_listed }
@@ -335,7 +494,7 @@ impl Selector {
     /// Returns at most `most` peers by trust alone, among those that `is_admitted`.
     pub fn some_of(
         &self,
-        is_admitted: impl FnMut(&Address) -> bool,
+        is_admitted: impl Fn(&Address) -> bool,
         most: usize,
         random: &mut impl RandomSource,
     ) -> Vec<Address> {
@@ -368,7 +527,8 @@ const _: () = assert!(MAX_MEMBERS <= u128::BITS as usize);
 #[derive(Debug)]
 pub struct Calculation {
     members: Members,
-    stage: TrustStage,
+    /// Number of rows done: the experiences of each member, then the weights of each, then iterations.
+    rows: usize,
     /// Normalised local trust, one row per trusting member.
     shares: Vec<f64>,
     /// Local trust before normalisation, one row per trusted member.
@@ -385,22 +545,12 @@ pub struct Calculation {
     trust: Vec<f64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum TrustStage {
-    /// Reads the experiences of a member.
-    Gathering(usize),
-    /// Weights the trust of a member in the others.
-    Weighing(usize),
-    /// Runs an iteration; holds the number of those before.
-    Iterating(usize),
-}
-
 impl Calculation {
     /// Creates a calculation.
     pub fn new(members: Members) -> Calculation {
         let count = members.addresses.len();
         Calculation {
-            stage: TrustStage::Gathering(0),
+            rows: 0,
             shares: vec![0.0; count * count],
             trust_in: vec![0.0; count * count],
             known_by: vec![0.0; count * count],
@@ -416,24 +566,16 @@ impl Calculation {
     /// after that. There are two rows per member and one per iteration, at most 222. A row costs some
     /// microseconds.
     pub fn advance(&mut self, experiences: &Experiences, rows: usize) -> Option<TrustValues> {
+        let count = self.members.addresses.len();
         for _ in 0..rows.max(1) {
-            let count = self.members.addresses.len();
-            match self.stage {
-                TrustStage::Gathering(row) => {
-                    self.gather(row, experiences);
-                    self.stage = if row + 1 < count { TrustStage::Gathering(row + 1) } else { TrustStage::Weighing(0) };
-                }
-                TrustStage::Weighing(row) => {
-                    self.weigh(row);
-                    self.stage = if row + 1 < count { TrustStage::Weighing(row + 1) } else { TrustStage::Iterating(0) };
-                }
-                TrustStage::Iterating(round) => {
-                    let has_settled = self.iterate();
-                    if has_settled || round + 1 == MAX_ROUNDS {
-                        return Some(self.result());
-                    }
-                    self.stage = TrustStage::Iterating(round + 1);
-                }
+            let row = self.rows;
+            self.rows += 1;
+            if row < count {
+                self.gather(row, experiences);
+            } else if row < 2 * count {
+                self.weigh(row - count);
+            } else if self.iterate() || self.rows == 2 * count + MAX_ROUNDS {
+                return Some(self.result());
             }
         }
         None

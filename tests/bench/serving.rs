@@ -22,9 +22,7 @@ use nisd::codec::{Context, Format};
 use nisd::config;
 use nisd::crypto::PublicKey;
 use nisd::model::{Block, Height, Network};
-use nisd::peer::wire::{
-    AnswerContext, AuthenticatedRequest, ChainRequest, Challenge, HashChain, NodeInfo, read_introduction,
-};
+use nisd::peer::wire::{AnswerContext, AuthenticatedRequest, ChainRequest, Challenge, HashChain};
 use rustix::process::setpriority_process;
 
 const PEERS: u64 = 50;
@@ -88,14 +86,14 @@ fn serve(folder: &Path) -> ServingNode {
     let network = settings.network;
     let body =
         request_whole(&mut connect(node.http, 0), &post_binary("/node/info", &Format::Binary.to_bytes(&CHALLENGE)));
-    let info: NodeInfo = read_introduction(Format::Binary, &body, Context::of(&network), &CHALLENGE)
-        .expect("the node introduces itself");
+    let unknown = AnswerContext { key: None, ..answer_context(&PublicKey([0; 32]), Context::of(&network)) };
+    let info = unknown.read_introduction(&body).expect("the node introduces itself");
     let part = ChainSource { http: node.http, network, height };
     ServingNode { node, key: info.identity.key, part }
 }
 
 fn answer_context(key: &PublicKey, context: Context) -> AnswerContext {
-    AnswerContext { format: Format::Binary, context, challenge: CHALLENGE, key: *key }
+    AnswerContext { format: Format::Binary, context, challenge: CHALLENGE, key: Some(*key) }
 }
 
 /// Prints the largest responses and verifies their signatures.

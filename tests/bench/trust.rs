@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use nisd::crypto::PublicKey;
 use nisd::model::{Address, NetworkByte};
-use nisd::peer::experiences::{Experience, Experiences};
-use nisd::peer::trust::{Calculation, MAX_MEMBERS, Members, TrustValues};
+use nisd::peer::trust::{Calculation, Experience, Experiences, MAX_MEMBERS, Members, TrustValues};
 
 const RUNS: usize = 50;
 const NOW: Duration = Duration::from_secs(1_000);

@@ -236,7 +236,7 @@ pub fn compare(
 ) -> (&'static str, Option<Height>) {
     let signer = AnswerSigner(KeyPair::new(&PrivateKey::from_seed(&[1; 32])));
     let (format, challenge, key) = (Format::Binary, AnswerSigner::CHALLENGE, signer.0.public());
-    let context = AnswerContext { format, context: Context::of(network), challenge, key };
+    let context = AnswerContext { format, context: Context::of(network), challenge, key: Some(key) };
     let (mut comparison, mut query) =
         ChainComparison::begin(u64::MAX, Downloads::Proven, network.chain.max_transactions);
     let outcome = loop {

@@ -10,7 +10,7 @@ use nisd::model::{Block, Height, Transaction};
 use nisd::peer::wire::{
     AnswerContext, AnswerError, AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge,
     CommunicationTimeStamps, Endpoint, ErrorBody, ExperienceEntry, HashChain, List, Message, NodeCollection,
-    NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds, read_introduction,
+    NodeExperiences, NodeInfo, NodeList, Query, Score, SecureEntity, ShortIds,
 };
 
 /// Paths of the interface for people and wallets, which other tests compare with recordings.
@@ -267,7 +267,7 @@ impl Checked<'_> {
         let (format, body) = (self.call.response_format(), self.call.response.as_slice());
         let (_, challenge) = self.query()?;
         let key = self.recording.keys[&self.call.to];
-        let read = AnswerContext { format, context: self.context(), challenge, key }.read::<T>(body);
+        let read = AnswerContext { format, context: self.context(), challenge, key: Some(key) }.read::<T>(body);
         let entity = read.map_err(describe)?;
         let response = self.same::<AuthenticatedResponse<T>>(format, body)?;
         assert_eq!(response.entity, entity);
@@ -281,7 +281,8 @@ impl Checked<'_> {
         }
         let (_, challenge) = self.query()?;
         let body = self.call.response.as_slice();
-        let read = read_introduction(self.call.response_format(), body, self.context(), &challenge);
+        let format = self.call.response_format();
+        let read = AnswerContext { format, context: self.context(), challenge, key: None }.read_introduction(body);
         let node = read.map_err(describe)?;
         if node.identity.key == self.recording.keys[&self.call.to] { Ok(()) } else { Err("another node") }
     }
@@ -293,7 +294,7 @@ impl Checked<'_> {
         let whole: AuthenticatedResponse<List<Block>> = self.same(format, body)?;
         let (_, challenge) = self.query()?;
         let key = &self.recording.keys[&self.call.to];
-        let expected = AnswerContext { format, context: self.context(), challenge: challenge.clone(), key: *key };
+        let expected = AnswerContext { format, context: self.context(), challenge: challenge.clone(), key: Some(*key) };
         let mut list = expected.open_list::<Block>(body.to_vec(), body.len()).expect("a list");
         assert_eq!(list.left(), whole.entity.0.len());
         let mut blocks = Vec::new();

@@ -68,7 +68,7 @@ fn answered(blocks: &[Block], missing: u8, network: &Network) -> BlockList {
     // The length of the list comes first, then the number of its blocks.
     body[4] += missing;
     let (context, key) = (Context::of(network), pair.public());
-    let expected = AnswerContext { format: Format::Binary, context, challenge, key };
+    let expected = AnswerContext { format: Format::Binary, context, challenge, key: Some(key) };
     expected.open_list(body, limits::block(&network.chain)).unwrap()
 }
 

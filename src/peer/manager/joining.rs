@@ -55,11 +55,14 @@ pub struct Joining {
     pub(super) failures: u32,
 }
 
-impl Joining {
-    /// Creates the state without any query.
-    pub fn new(now: Duration) -> Joining {
-        Joining { retry_at: Some(now), failures: 0 }
-    }
+/// This node's address, as another node reports it.
+#[derive(Debug)]
+pub struct AddressReport {
+    /// The address as it was written.
+    host: String,
+    address: IpAddr,
+    /// Address of the other node.
+    by: IpAddr,
 }
 
 impl Manager {
@@ -84,7 +87,7 @@ impl Manager {
         }
     }
 
-    fn query_own_address(&mut self, endpoints: &[Endpoint], kind: fn() -> RequestKind) -> usize {
+    fn query_own_address(&mut self, endpoints: &[Endpoint], kind: impl Fn() -> RequestKind) -> usize {
         let request = Message::CanYouSeeMe(&self.local.endpoint).request(self.settings.format);
         endpoints.iter().filter(|endpoint| self.queue_message(endpoint, &request, kind())).count()
     }
@@ -108,7 +111,7 @@ impl Manager {
     /// Handles a round without an answer: joins anyway, or backs off if an answer is required.
     fn on_no_address(&mut self) {
         let nobody_listed =
-            self.unidentified.is_empty() && self.table.listed().iter().all(|node| *node == self.address);
+            self.unidentified.is_empty() && self.table.listed.iter().all(|node| *node == self.table.local);
         if nobody_listed || self.settings.ip_detection != IpDetection::Required {
             return self.finish_joining();
         }
@@ -144,7 +147,7 @@ impl Manager {
     /// Queries this node's address: listed peers first.
     pub(super) fn detect_address(&mut self) {
         let may_answer = |node: &&Address| self.table.may_be_contacted(node, self.now.monotonic);
-        let mut listed: Vec<_> = self.table.listed().iter().filter(may_answer).copied().collect();
+        let mut listed: Vec<_> = self.table.listed.iter().filter(may_answer).copied().collect();
         self.random.choose(&mut listed, MAX_REPORTERS);
         let listed = self.infos(listed);
         self.collect_reports(listed, true);
@@ -152,8 +155,7 @@ impl Manager {
 
     fn collect_reports(&mut self, peers: Vec<NodeInfo>, are_listed: bool) {
         let endpoints: Vec<_> = peers.into_iter().map(|peer| peer.endpoint).collect();
-        let kind = if are_listed { || RequestKind::Address(true) } else { || RequestKind::Address(false) };
-        self.addresses = FanOut::new(self.query_own_address(&endpoints, kind));
+        self.addresses = FanOut::new(self.query_own_address(&endpoints, || RequestKind::Address(are_listed)));
         if self.addresses.is_over() {
             self.on_reports(Vec::new(), are_listed);
         }
@@ -211,9 +213,7 @@ impl Manager {
                 log::info!("this node is at {endpoint}: it has reached itself there");
                 self.local.endpoint = answer.endpoint;
                 // Peers that verify signs of life by the address need a new one.
-                if let Phase::Running(schedule) = &mut self.phase {
-                    schedule.run_now(Task::Broadcast, self.now.monotonic);
-                }
+                self.run_soon(Task::Broadcast);
             }
             Err(error) => {
                 log::info!(
@@ -224,24 +224,12 @@ impl Manager {
             }
         }
     }
-}
 
-/// This node's address, as another node reports it.
-#[derive(Debug)]
-pub struct AddressReport {
-    /// The address as it was written.
-    host: String,
-    address: IpAddr,
-    /// Address of the other node.
-    by: IpAddr,
-}
-
-impl Manager {
     /// Adds saved peers to the table at their saved endpoints, so that no other node can claim their names.
     pub fn add_saved_peers(&mut self, saved: &[SavedPeer]) {
         for SavedPeer { info, .. } in saved.iter().take(MAX_SAVED) {
             let (address, ip) = (self.address_of(info), info.endpoint.address());
-            if address == self.address {
+            if address == self.table.local {
                 continue;
             }
             match self.table.add_saved(address, ip, info.clone()) {

@@ -9,9 +9,8 @@
 //! | [`requests`] | requests in flight and waiting, with limits and rates; check of their answers |
 //! | [`joining`] | detects this node's address, joins the network, returns to saved peers after a restart |
 //! | [`probes`] | asks peers for their identity and their peers (refresh, gossip) |
-//! | [`signs_of_life`] | verifies senders of sign-of-life messages |
 //! | [`synchronisation`] | compares the chain with that of one sync peer, downloads a chain that is far ahead, detects splits |
-//! | [`relay`] | relays blocks and transactions, sends signs of life |
+//! | [`relay`] | relays blocks and transactions, sends signs of life and verifies their senders |
 //! | [`queries`] | queries heights, clocks and experiences |
 
 pub mod joining;
@@ -19,7 +18,6 @@ pub mod probes;
 pub mod queries;
 pub mod relay;
 pub mod requests;
-pub mod signs_of_life;
 pub mod synchronisation;
 
 #[cfg(test)]
@@ -33,19 +31,17 @@ use std::time::Duration;
 use self::joining::{AddressReport, Joining};
 use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, UnidentifiedPeer};
 use self::queries::{HeightCheck, HeightQuery};
-use self::relay::{MAX_BUFFERED, RelayBuffer, max_buffered_bytes};
+use self::relay::{MAX_BUFFERED, MAX_SIGN_PROBES, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
-use self::signs_of_life::MAX_SIGN_PROBES;
 use self::synchronisation::Synchronisation;
 use super::LimitUsage;
 use super::block_download::BlockDownload;
 use super::chain_comparison::far_ahead;
-use super::experiences::{Experience, Experiences};
 use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource};
 use super::peer_table::{self, PeerEntry, PeerTable, State, TableLimits};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
-use super::trust::{MAX_MEMBERS, Members, Selector, Trust};
+use super::trust::{Experience, Experiences, MAX_MEMBERS, Members, Selector, Trust};
 use super::wire::{
     Endpoint, ExperienceEntry, ExperiencePair, NodeCollection, NodeExperiences, NodeInfo, NodeList, TransactionList,
 };
@@ -154,7 +150,6 @@ enum Phase {
 pub struct Manager {
     /// This node's public description, with the detected endpoint.
     pub local: NodeInfo,
-    address: Address,
     keys: Rc<KeyPair>,
     settings: PeerSettings,
     random: Box<dyn FnMut() -> u64>,
@@ -233,7 +228,6 @@ impl Manager {
         let address = Address::from_public_key(&local.identity.key, settings.context.network);
         let known = std::mem::take(&mut settings.listed);
         let mut manager = Manager {
-            address,
             keys,
             random,
             now,
@@ -242,7 +236,7 @@ impl Manager {
             remote_mempool: None,
             clock_shift: 0,
             clients: BTreeMap::new(),
-            phase: Phase::Joining(Joining::new(now.monotonic)),
+            phase: Phase::Joining(Joining { retry_at: Some(now.monotonic), failures: 0 }),
             table: PeerTable::new(address, TableLimits::default()),
             unidentified: Vec::new(),
             experiences: Experiences::new(address),
@@ -282,7 +276,9 @@ impl Manager {
         let space = TableLimits::default().nodes.saturating_sub(self.unidentified.len());
         for peer in known.into_iter().take(space) {
             match peer {
-                ListedPeer::Endpoint(endpoint) => self.unidentified.push(UnidentifiedPeer::new(endpoint)),
+                ListedPeer::Endpoint(endpoint) => {
+                    self.unidentified.push(UnidentifiedPeer { endpoint, last_failure: None })
+                }
                 ListedPeer::Node(info) => {
                     let node = self.address_of(&info);
                     if let Err(rejected) = self.add_listed_peer(info) {
@@ -335,27 +331,20 @@ impl Manager {
     fn begin(&mut self, task: Task, chain: &dyn LocalChain) {
         match task {
             // The mempool and the harvester run on their own timers.
-            Task::Foraging => {
-                self.ping_silent_peers();
-                self.end_task(task, true);
-            }
-            Task::Refresh => self.begin_refresh(),
+            Task::Foraging => self.ping_silent_peers(),
             Task::Broadcast => self.send_signs_of_life(),
-            Task::Synchronisation => self.synchronise(),
-            Task::PruningNodes => {
-                self.table.prune(self.now.monotonic);
-                self.end_task(task, true);
-            }
-            Task::CheckingHeight => self.check_height(chain),
+            Task::PruningNodes => self.table.prune(self.now.monotonic),
             Task::BroadcastOfBuffer => self.flush_buffer(),
-            Task::UpdatingExperiences => self.update_experiences(),
-            Task::PruningExperiences => {
-                self.experiences.prune(self.now.monotonic);
-                self.end_task(task, true);
-            }
-            Task::TimeSynchronisation => self.awaits_importances = true,
-            Task::IpDetection => self.detect_address(),
+            Task::PruningExperiences => self.experiences.prune(self.now.monotonic),
+            // The others end with an answer.
+            Task::Refresh => return self.begin_refresh(),
+            Task::Synchronisation => return self.synchronise(),
+            Task::CheckingHeight => return self.check_height(chain),
+            Task::UpdatingExperiences => return self.update_experiences(),
+            Task::TimeSynchronisation => return self.awaits_importances = true,
+            Task::IpDetection => return self.detect_address(),
         }
+        self.end_task(task, true);
     }
 
     fn end_task(&mut self, task: Task, was_successful: bool) {
@@ -364,24 +353,27 @@ impl Manager {
         }
     }
 
+    /// Makes a waiting task due now.
+    fn run_soon(&mut self, task: Task) {
+        if let Phase::Running(schedule) = &mut self.phase {
+            schedule.run_now(task, self.now.monotonic);
+        }
+    }
+
     /// Advances the trust calculation, or starts one if it is due.
     fn calculate_trust(&mut self, rows: usize) {
-        if !self.trust.is_calculating() {
-            let (most, table) = (self.table.len(), &self.table);
-            let Some(others) = self.trust.due_members(most, || table.trust_candidates(), self.now.monotonic) else {
-                return;
-            };
-            let (former, listed) = (self.trust.values(), self.table.listed());
-            let members = Members::choose(others, self.address, listed, former, &mut self.random);
-            self.trust.begin(members, self.now.monotonic);
+        let (table, trust, now) = (&self.table, &mut self.trust, self.now.monotonic);
+        if let Some(others) = trust.due_members(table.len(), || table.trust_candidates(), now) {
+            let members = Members::choose(others, self.table.local, &table.listed, &trust.values, &mut self.random);
+            trust.begin(members, now);
         }
-        if !self.trust.advance(&self.experiences, rows) {
+        if trust.is_calculating() && !trust.advance(&self.experiences, rows) {
             self.renew_selector();
         }
     }
 
     fn renew_selector(&mut self) {
-        self.selector = Selector::among_active(self.trust.values(), &self.table);
+        self.selector = Selector::among_active(&self.trust.values, &self.table);
     }
 
     /// Selects several peers for a query or a broadcast.
@@ -403,15 +395,17 @@ impl Manager {
         Address::from_public_key(&node.identity.key, self.settings.context.network)
     }
 
-    /// Returns the least scope of the addresses at which an endpoint may be called.
+    /// Returns the least scope of the addresses at which an endpoint may be called. A listed address is called as it is. The
+    /// address of a listed name is its owner's choice, so on a public network it must be global.
     fn least_scope(&self, endpoint: &Endpoint) -> Scope {
         let least = self.settings.least_scope;
-        if self.is_listed(endpoint) { endpoint.listed_scope(least) } else { least }
+        let is_called_as_it_is = endpoint.address().is_some() || least < Scope::Global;
+        if self.is_listed(endpoint) && is_called_as_it_is { Scope::Loopback } else { least }
     }
 
     /// Returns whether the operator's list has an endpoint.
     fn is_listed(&self, endpoint: &Endpoint) -> bool {
-        let mut listed = self.table.listed().iter().filter_map(|node| self.table.get(node));
+        let mut listed = self.table.listed.iter().filter_map(|node| self.table.get(node));
         listed.any(|node| node.info.endpoint == *endpoint)
             || self.unidentified.iter().any(|unidentified| unidentified.endpoint == *endpoint)
     }
@@ -566,7 +560,7 @@ impl Manager {
 
     /// Returns this node's experience with a peer.
     pub fn experience(&self, node: &Address) -> Experience {
-        self.experiences.between(&self.address, node)
+        self.experiences.between(&self.table.local, node)
     }
 
     /// Answers a client that waits.
@@ -596,6 +590,7 @@ impl Manager {
 
     /// Returns the usage of every collection that others can make grow.
     pub fn usage(&self) -> Vec<LimitUsage> {
+        let gossiped = self.refresh.as_ref().map_or(0, |refresh| refresh.gossiped.len());
         let mut usage = self.requests.usage().to_vec();
         usage.extend([
             LimitUsage::new("transactions to relay", self.relay_buffer.hashes.len(), MAX_BUFFERED),
@@ -603,12 +598,8 @@ impl Manager {
             LimitUsage::new("probes by signs of life", self.sign_probes.len(), MAX_SIGN_PROBES),
             LimitUsage::new("pings", self.requests.pings(), MAX_PINGS),
             LimitUsage::new("probes of a refresh", self.count_probes(Probe::is_of_refresh), MAX_CONCURRENT_PROBES),
-            LimitUsage::new(
-                "gossiped peers",
-                self.refresh.as_ref().map_or(0, |refresh| refresh.gossiped.len()),
-                MAX_GOSSIP_PROBES,
-            ),
-            LimitUsage::new("rounds of time synchronisation", self.time_sync.rounds().count(), MAX_ROUNDS),
+            LimitUsage::new("gossiped peers", gossiped, MAX_GOSSIP_PROBES),
+            LimitUsage::new("rounds of time synchronisation", self.time_sync.rounds.iter().count(), MAX_ROUNDS),
         ]);
         usage.extend(self.table.usage());
         usage.extend(self.experiences.usage());

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::requests::{Answer, Proof, RequestKind};
+use super::requests::{Answer, RequestKind};
 use super::{Manager, select};
 use crate::crypto::PublicKey;
 use crate::ip::scope;
@@ -17,7 +17,22 @@ use crate::peer::io::RandomSource;
 use crate::peer::peer_table::{AddError, LastFailure, PeerEntry, PeerError, State, describe};
 use crate::peer::schedule::Task;
 use crate::peer::trust::Selector;
-use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query, read_introduction};
+use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query};
+
+/// Maximum number of concurrent pings.
+pub const MAX_PINGS: usize = 64;
+/// Maximum number of concurrent probes.
+pub const MAX_CONCURRENT_PROBES: usize = 24;
+/// Maximum number of probes per gossip list.
+pub const MAX_PROBES_PER_LIST: usize = 16;
+/// Maximum number of entries of one gossip list that are considered, chosen at random. NIS1 seldom sends over 12.
+pub const MAX_LIST_ENTRIES: usize = 128;
+/// Maximum number of gossip probes per refresh.
+pub const MAX_GOSSIP_PROBES: usize = 100;
+/// Maximum number of additional probes per refresh of peers that failed or were long not probed.
+pub const MAX_RECHECKS: usize = 8;
+/// Maximum number of peers without a key that are probed per refresh.
+pub const MAX_UNIDENTIFIED: usize = 100;
 
 /// Reason of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +106,25 @@ impl Probe {
     }
 }
 
+/// Running refresh.
+#[derive(Debug, Default)]
+pub struct Refresh {
+    selected: BTreeSet<Address>,
+    /// Probed gossip: peer and endpoint; the known endpoint unless the peer may have moved, otherwise the reported one.
+    /// Several reports may place a peer at different endpoints, and some may be false.
+    pub(super) gossiped: BTreeSet<(Address, String, i32)>,
+    queue: VecDeque<Probe>,
+}
+
+/// Listed peer without a known key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnidentifiedPeer {
+    /// Configured endpoint.
+    pub endpoint: Endpoint,
+    /// Last failure.
+    pub last_failure: Option<LastFailure>,
+}
+
 impl Manager {
     /// Returns the number of unfinished probes for which `counts` is true.
     pub(super) fn count_probes(&self, counts: impl Fn(&Probe) -> bool) -> usize {
@@ -108,20 +142,14 @@ impl Manager {
 
     /// Processes the result of a probe request.
     pub(super) fn on_probe_reply(&mut self, probe: Probe, answer: &Answer) {
-        let goes_on = match probe.reported {
+        match probe.reported {
             None => self.on_identity(probe, answer),
-            Some(_) => {
-                self.on_peer_list(probe, answer);
-                false
-            }
-        };
-        if !goes_on {
-            self.continue_refresh();
+            Some(_) => self.on_peer_list(probe, answer),
         }
+        self.continue_refresh();
     }
 
-    /// Processes a peer's identity. Returns whether the probe continues.
-    fn on_identity(&mut self, probe: Probe, answer: &Answer) -> bool {
+    fn on_identity(&mut self, probe: Probe, answer: &Answer) {
         let is_rejection = answer.reply.as_ref().is_ok_and(|response| response.response.status != 200);
         let (reported, ip) = match self.read_identity(answer) {
             Ok((reported, ip)) => (NodeInfo { endpoint: probe.endpoint.clone(), ..reported }, ip),
@@ -130,7 +158,7 @@ impl Manager {
                 if !is_rejection {
                     self.probe_other_endpoints(probe);
                 }
-                return false;
+                return;
             }
         };
         match probe.reason {
@@ -139,19 +167,16 @@ impl Manager {
             ProbeReason::Move => self.record_move(reported, ip),
             ProbeReason::Selected | ProbeReason::SignOfLife => {
                 if probe.key.is_none() && !self.pin(&reported) {
-                    return false;
+                    return;
                 }
                 // A peer that has answered keeps no other out.
                 let key = Some(reported.identity.key);
                 let second = Probe { key, reported: Some(reported), caused_by: None, ..probe };
-                let goes_on = self.start_probe(second.clone());
-                if !goes_on {
+                if !self.start_probe(second.clone()) {
                     self.on_probe_failed(&second, PeerError::failure("too many requests to it are pending"));
                 }
-                return goes_on;
             }
         }
-        false
     }
 
     /// Handles a peer that did not answer at its known endpoint: probes the other reported ones. A peer that answers
@@ -192,24 +217,18 @@ impl Manager {
 
     /// Reads an identity and the address that it came from. Checks key and compatibility; its endpoint is not proven.
     pub(super) fn read_identity(&self, answer: &Answer) -> Result<(NodeInfo, IpAddr), PeerError> {
-        let (format, context) = (self.settings.format, self.settings.context);
-        let (reported, ip) = match (&answer.proof, &answer.reply) {
-            (Some(Proof { challenge, key: None }), Ok(FetchResponse { from, response })) if response.status == 200 => {
-                (read_introduction(format, &response.body, context, challenge)?, *from)
-            }
-            (proof, _) => {
-                let expected = proof.as_ref().and_then(|proof| proof.key);
-                let (reported, from) = self.read_answer::<NodeInfo>(answer)?;
-                if Some(reported.identity.key) != expected {
-                    return Err(PeerError::failure("it identifies as another node"));
-                }
-                (reported, from)
-            }
+        let (FetchResponse { from, response }, context) = self.response(answer)?;
+        let reported = match context.key {
+            None => context.read_introduction(&response.body)?,
+            Some(_) => context.read::<NodeInfo>(&response.body)?,
         };
+        if context.key.is_some_and(|key| key != reported.identity.key) {
+            return Err(PeerError::failure("it identifies as another node"));
+        }
         if !self.local.meta_data.is_compatible(&reported.meta_data) {
             return Err(PeerError::failure("it is of another network, or its version is incompatible"));
         }
-        Ok((reported, ip))
+        Ok((reported, *from))
     }
 
     /// Records that a compatible peer answered at the endpoint in `reported`.
@@ -220,10 +239,9 @@ impl Manager {
         if former.is_some_and(|former| former.info.endpoint != reported.endpoint) {
             return log::debug!("{} is known at another endpoint", describe(&reported, &address));
         }
-        // A peer in the table that has never answered is listed or was saved before the restart.
-        let is_return = former.is_some_and(|former| former.last_contact.is_none());
         let (line, is_new) = (describe(&reported, &address), former.is_none());
-        if is_return {
+        // A peer in the table that has never answered is listed or was saved before the restart.
+        if former.is_some_and(|former| former.last_contact.is_none()) {
             self.harvesting_blocked_until = Duration::ZERO;
         }
         match self.table.record_introduction(address, ip, reported, self.now.monotonic) {
@@ -271,12 +289,7 @@ impl Manager {
         }
         self.record_failure(&address, error);
     }
-}
 
-/// Maximum number of concurrent pings.
-pub const MAX_PINGS: usize = 64;
-
-impl Manager {
     /// Pings active peers that have been silent for a while.
     pub(super) fn ping_silent_peers(&mut self) {
         let free = MAX_PINGS.saturating_sub(self.requests.pings());
@@ -302,39 +315,12 @@ impl Manager {
         }
         self.table.record_failure(node, error, self.now.monotonic);
     }
-}
 
-/// Maximum number of concurrent probes.
-pub const MAX_CONCURRENT_PROBES: usize = 24;
-/// Maximum number of probes per gossip list.
-pub const MAX_PROBES_PER_LIST: usize = 16;
-/// Maximum number of entries of one gossip list that are considered, chosen at random. NIS1 seldom sends over 12.
-pub const MAX_LIST_ENTRIES: usize = 128;
-/// Maximum number of gossip probes per refresh.
-pub const MAX_GOSSIP_PROBES: usize = 100;
-/// Maximum number of additional probes per refresh of peers that failed or were long not probed.
-pub const MAX_RECHECKS: usize = 8;
-/// Maximum number of them per network, as long as there are others.
-pub const MAX_RECHECKS_PER_NETWORK: usize = 2;
-/// Maximum number of peers without a key that are probed per refresh.
-pub const MAX_UNIDENTIFIED: usize = 100;
-
-/// Running refresh.
-#[derive(Debug, Default)]
-pub struct Refresh {
-    selected: BTreeSet<Address>,
-    /// Probed gossip: peer and endpoint; the known endpoint unless the peer may have moved, otherwise the reported one.
-    /// Several reports may place a peer at different endpoints, and some may be false.
-    pub(super) gossiped: BTreeSet<(Address, String, i32)>,
-    queue: VecDeque<Probe>,
-}
-
-impl Manager {
     /// Starts a refresh.
     pub(super) fn begin_refresh(&mut self) {
-        let selector = Selector::among_all(self.trust.values(), &self.table);
+        let selector = Selector::among_all(&self.trust.values, &self.table);
         let mut drawn = select(&selector, self.settings.node_limit, &mut self.random);
-        for node in self.table.due_for_recheck(self.now.monotonic, MAX_RECHECKS, MAX_RECHECKS_PER_NETWORK) {
+        for node in self.table.due_for_recheck(self.now.monotonic, MAX_RECHECKS) {
             if !drawn.contains(&node) {
                 drawn.push(node);
             }
@@ -410,25 +396,7 @@ impl Manager {
             }
         }
     }
-}
 
-/// Listed peer without a known key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnidentifiedPeer {
-    /// Configured endpoint.
-    pub endpoint: Endpoint,
-    /// Last failure.
-    pub last_failure: Option<LastFailure>,
-}
-
-impl UnidentifiedPeer {
-    /// Creates an entry for an endpoint.
-    pub fn new(endpoint: Endpoint) -> UnidentifiedPeer {
-        UnidentifiedPeer { endpoint, last_failure: None }
-    }
-}
-
-impl Manager {
     /// Pins the key of a listed peer that introduced itself at the endpoint in `reported`. Returns `false` if the peer
     /// is this node, is listed at another endpoint, or finds no space.
     pub(super) fn pin(&mut self, reported: &NodeInfo) -> bool {
@@ -443,7 +411,7 @@ impl Manager {
             Ok(()) => {
                 log::info!("the node at {endpoint} is {}", describe(reported, &address));
                 self.unidentified.retain(|unidentified| unidentified.endpoint != *endpoint);
-                address != self.address
+                address != self.table.local
             }
             Err(rejected) => {
                 self.on_unidentified_failed(endpoint, PeerError::failure(format!("it is not added: {rejected:?}")));

@@ -150,7 +150,7 @@ impl Manager {
     /// Ends the query at its timeout.
     pub(super) fn time_out_heights(&mut self, chain: &dyn LocalChain) {
         if self.height_query.timeout_at.is_some_and(|end| end <= self.now.monotonic) {
-            let reports = self.height_query.reports.finish_early();
+            let reports = std::mem::take(&mut self.height_query.reports).answers;
             self.on_heights(&reports, chain);
         }
     }
@@ -186,7 +186,7 @@ impl Manager {
     fn select_for_heights(&mut self) -> Vec<NodeInfo> {
         let mut peers = select(&self.selector, self.settings.node_limit, &mut self.random);
         let is_other = |node: &&Address| self.table.is_active(node) && !peers.contains(*node);
-        let mut listed: Vec<_> = self.table.listed().iter().filter(is_other).copied().collect();
+        let mut listed: Vec<_> = self.table.listed.iter().filter(is_other).copied().collect();
         self.random.choose(&mut listed, MAX_LISTED);
         peers.extend(listed);
         self.infos(peers)
@@ -208,7 +208,7 @@ impl Manager {
     /// importances have to be read from the disk.
     pub(super) fn synchronise_time(&mut self, chain: &dyn LocalChain) {
         let most = self.settings.time_sync_node_limit.min(MAX_FAN_OUT);
-        let nodes: Vec<Address> = self.trust.values().iter().map(|(node, _)| *node).collect();
+        let nodes: Vec<Address> = self.trust.values.iter().map(|(node, _)| *node).collect();
         self.awaits_importances = !chain.has_read(&nodes);
         if self.awaits_importances {
             return;
@@ -220,7 +220,7 @@ impl Manager {
         self.selected_clocks = drawn.iter().copied().collect();
         if !drawn.is_empty() {
             let is_undrawn = |node: &&Address| self.table.is_active(node) && !self.selected_clocks.contains(*node);
-            let listed = self.table.listed().iter().filter(is_undrawn).take(MAX_FAN_OUT);
+            let listed = self.table.listed.iter().filter(is_undrawn).take(MAX_FAN_OUT);
             let nodes = self.infos(drawn.iter().chain(listed).copied().collect());
             self.times = self.fan_out(&nodes, &Query::NetworkTime, Manager::on_time_reply);
         }
@@ -238,7 +238,7 @@ impl Manager {
             let CommunicationTimeStamps { send: remote_sent, receive: remote_received } = stamps;
             let importance = chain.importance(&node).ok()?;
             let sample = Sample { sent, remote_received, remote_sent, received, importance };
-            let is_listed = self.table.listed().contains(&node);
+            let is_listed = self.table.listed.contains(&node);
             let is_selected = self.selected_clocks.contains(&node);
             Some(ClockAnswer { node, ip, is_listed, is_selected, sample })
         });
@@ -251,7 +251,7 @@ impl Manager {
         let Ok(accounts) = chain.important_accounts() else {
             return self.end_task(Task::TimeSynchronisation, false);
         };
-        let others = self.table.listed().iter().filter(|node| **node != self.address).count();
+        let others = self.table.listed.iter().filter(|node| **node != self.table.local).count();
         let listed = others + self.unidentified.len();
         let round = self.time_sync.round(answers, listed, accounts, self.now.network);
         // The end is recorded first, on the same clock as the start.

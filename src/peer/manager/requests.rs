@@ -117,15 +117,6 @@ impl Priority {
 /// Handles the answer of a peer, or the failure of the request.
 pub type Handler = fn(&mut Manager, Address, &Answer, &dyn LocalChain);
 
-/// Proof of identity that an answer must contain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proof {
-    /// Challenge to sign.
-    pub challenge: Challenge,
-    /// Key that must sign; `None` if the answer itself introduces the key.
-    pub key: Option<PublicKey>,
-}
-
 /// Request to send.
 #[derive(Debug)]
 pub struct Request {
@@ -138,7 +129,7 @@ pub struct Request {
     /// Its priority.
     pub priority: Priority,
     /// Required proof, if any.
-    pub proof: Option<Proof>,
+    pub proof: Option<AnswerContext>,
     /// Its record and the time of sending in milliseconds of network time, once it is in flight.
     pub sent: Option<(RequestRecord, i64)>,
 }
@@ -149,7 +140,7 @@ pub struct Answer {
     /// Destination.
     pub endpoint: Endpoint,
     /// Required proof, if any.
-    pub proof: Option<Proof>,
+    pub proof: Option<AnswerContext>,
     /// Time of sending in milliseconds of network time.
     pub sent: i64,
     /// The answer itself.
@@ -172,7 +163,8 @@ pub struct RequestRecord<H = String> {
 /// Request counters of one peer.
 #[derive(Debug, Default)]
 struct TargetCounters {
-    waiting: usize,
+    /// Waiting or in flight.
+    unfinished: usize,
     in_flight: usize,
     pushes: usize,
     /// Times of the requests of the last second, oldest first.
@@ -192,7 +184,7 @@ impl TargetCounters {
 
     fn is_idle(&self, now: Duration) -> bool {
         let is_past = self.sent.back().is_none_or(|last| *last + RATE_WINDOW <= now);
-        self.waiting == 0 && self.in_flight == 0 && is_past
+        self.unfinished == 0 && is_past
     }
 }
 
@@ -211,7 +203,8 @@ pub struct RequestQueue {
     pushed_bytes: usize,
     queued_count: u64,
     sent_count: u64,
-    latest: VecDeque<RequestRecord>,
+    /// The latest requests, ended or not, newest first.
+    pub latest: VecDeque<RequestRecord>,
 }
 
 impl RequestQueue {
@@ -234,7 +227,7 @@ impl RequestQueue {
             return None;
         }
         let counters = self.targets.entry(request.endpoint.clone()).or_default();
-        counters.waiting += 1;
+        counters.unfinished += 1;
         counters.pushes += usize::from(is_push);
         self.bytes += bytes;
         self.pushed_bytes += if is_push { bytes } else { 0 };
@@ -266,7 +259,6 @@ impl RequestQueue {
         let request = self.unfinished.get_mut(&id)?;
         self.in_flight[request.priority as usize] += 1;
         if let Some(counters) = self.targets.get_mut(&request.endpoint) {
-            counters.waiting = counters.waiting.saturating_sub(1);
             counters.in_flight += 1;
             if counters.sent.len() >= MAX_PER_SECOND {
                 counters.sent.pop_front();
@@ -292,8 +284,8 @@ impl RequestQueue {
         self.bytes = self.bytes.saturating_sub(bytes);
         self.pushed_bytes = self.pushed_bytes.saturating_sub(if is_push { bytes } else { 0 });
         if let Some(counters) = self.targets.get_mut(endpoint) {
-            let count = if sent.is_some() { &mut counters.in_flight } else { &mut counters.waiting };
-            *count = count.saturating_sub(1);
+            counters.unfinished = counters.unfinished.saturating_sub(1);
+            counters.in_flight = counters.in_flight.saturating_sub(usize::from(sent.is_some()));
             counters.pushes = counters.pushes.saturating_sub(usize::from(is_push));
             if counters.is_idle(now) {
                 self.targets.remove(endpoint);
@@ -377,11 +369,6 @@ impl RequestQueue {
         records
     }
 
-    /// Returns the latest requests, ended or not, newest first.
-    pub fn latest(&self) -> impl Iterator<Item = &RequestRecord> {
-        self.latest.iter()
-    }
-
     /// Returns the usage of its collections.
     pub fn usage(&self) -> [LimitUsage; 5] {
         [
@@ -398,7 +385,7 @@ impl RequestQueue {
 #[derive(Debug)]
 pub struct FanOut<T> {
     outstanding: usize,
-    answers: Vec<T>,
+    pub(super) answers: Vec<T>,
 }
 
 impl<T> Default for FanOut<T> {
@@ -424,11 +411,6 @@ impl<T> FanOut<T> {
         self.answers.extend(answer);
         self.is_over().then(|| std::mem::take(&mut self.answers))
     }
-
-    /// Ends the query; returns the answers so far.
-    pub fn finish_early(&mut self) -> Vec<T> {
-        std::mem::take(self).answers
-    }
 }
 
 impl Manager {
@@ -447,8 +429,8 @@ impl Manager {
         }
         let message = query.request(&challenge, self.settings.format, &self.settings.chain);
         let message = FetchRequest { least_scope: self.least_scope(to), ..message };
-        let proof = Some(Proof { challenge, key });
-        let priority = self.priority_of(&kind);
+        let (priority, context) = (self.priority_of(&kind), self.settings.context);
+        let proof = Some(AnswerContext { format: self.settings.format, context, challenge, key });
         self.requests.enqueue(Request { endpoint: to.clone(), message, kind, priority, proof, sent: None })
     }
 
@@ -513,21 +495,19 @@ impl Manager {
     }
 
     /// Returns a successful response of the queried peer, and how to check it.
-    fn response<'r>(&self, answer: &'r Answer) -> Result<(&'r FetchResponse, AnswerContext), PeerError> {
-        let (format, context) = (self.settings.format, self.settings.context);
+    pub(super) fn response<'r>(&self, answer: &'r Answer) -> Result<(&'r FetchResponse, &'r AnswerContext), PeerError> {
         match (&answer.proof, &answer.reply) {
-            (Some(Proof { challenge, key: Some(key) }), Ok(fetched)) if fetched.response.status == 200 => {
-                Ok((fetched, AnswerContext { format, context, challenge: challenge.clone(), key: *key }))
-            }
-            (_, reply) => Err(PeerError::from_reply(reply, format, context)),
+            (Some(context), Ok(fetched)) if fetched.response.status == 200 => Ok((fetched, context)),
+            (_, reply) => Err(PeerError::from_reply(reply, self.settings.format, self.settings.context)),
         }
     }
 
     /// Returns the body of an answer of the queried peer, and how to check it.
-    pub(super) fn body_of(&self, mut answer: Answer) -> Result<(Vec<u8>, AnswerContext), PeerError> {
-        let (_, context) = self.response(&answer)?;
-        let body = answer.reply.as_mut().map(|fetched| std::mem::take(&mut fetched.response.body));
-        Ok((body.unwrap_or_default(), context))
+    pub(super) fn body_of(&self, answer: Answer) -> Result<(Vec<u8>, AnswerContext), PeerError> {
+        match (answer.proof, answer.reply) {
+            (Some(context), Ok(fetched)) if fetched.response.status == 200 => Ok((fetched.response.body, context)),
+            (_, reply) => Err(PeerError::from_reply(&reply, self.settings.format, self.settings.context)),
+        }
     }
 
     /// Checks and reads an answer of the queried peer. Returns it with the address that it came from.

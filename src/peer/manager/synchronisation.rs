@@ -29,12 +29,12 @@ use std::time::Duration;
 
 use super::queries::counted_network;
 use super::requests::{Answer, RequestKind};
-use super::{Manager, PeerSettings, Phase, select};
+use super::{Manager, PeerSettings, select};
 use crate::codec::Format;
 use crate::model::{Address, Checkpoint, Height, Transaction};
 use crate::net::fetch::FetchId;
 use crate::peer::block_download::{
-    BlockDownload, DownloadAnswer, DownloadOutcome, DownloadRequest, MAX_BATCH_TRANSACTIONS, NextBlock, STALL_TIMEOUT,
+    BlockDownload, DownloadAnswer, DownloadOutcome, DownloadRequest, MAX_BATCH_TRANSACTIONS, NextBlock,
 };
 use crate::peer::chain_comparison::{ChainComparison, Downloads, Misbehavior, SyncOutcome};
 use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip};
@@ -62,6 +62,22 @@ const MAX_REMOTE_TRANSACTIONS: usize = 10_000;
 const MIN_BLOCKS: i32 = 10;
 /// JSON is decoded in one go, so JSON batches are smaller.
 const MAX_JSON_BATCH_TRANSACTIONS: i32 = 200;
+
+/// Time for which a peer's chain must be worse before its fork point is queried.
+pub const MIN_WORSE_TIME: Duration = Duration::from_secs(60);
+/// Interval between these queries to one peer.
+pub const QUERY_INTERVAL: Duration = Duration::from_secs(300);
+/// Lifetime of an observation, and minimum interval between warnings about one peer.
+pub const OBSERVATION_TTL: Duration = Duration::from_secs(900);
+
+/// Peers that can never agree with us on one chain, among the active ones that are listed or have delivered blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitPeers {
+    /// The peers, one of each network.
+    pub nodes: Vec<Address>,
+    /// Number of networks with such peers, split or not.
+    pub active: usize,
+}
 
 /// Running synchronisation.
 #[derive(Debug)]
@@ -142,7 +158,7 @@ impl Manager {
         }
         self.sync_started_at = None;
         self.end_task(Task::Synchronisation, false);
-        self.synchronise_soon();
+        self.run_soon(Task::Synchronisation);
     }
 
     /// Ends the synchronisation that started at a time. Its task has ended before if it was slow.
@@ -162,18 +178,29 @@ impl Manager {
     }
 
     /// Processes an answer of the sync peer, or the failure of the request.
-    pub(super) fn on_sync_reply(&mut self, run: Synchronisation, answer: Answer, chain: &dyn LocalChain) {
-        let (address, started_at) = (run.address, run.started_at);
+    pub(super) fn on_sync_reply(&mut self, mut run: Synchronisation, answer: Answer, chain: &dyn LocalChain) {
         let waited_for_blocks = run.comparison.waits_for_blocks();
-        let endpoint = run.sync_peer.endpoint.clone();
-        let result = self.process_answer(run, answer, chain);
+        let next = self.body_of(answer).and_then(|(body, context)| {
+            let next = run.comparison.on_answer(body, &context, chain, &self.settings.chain);
+            if let Some(peer) = self.table.get_mut(&run.address) {
+                peer.score = run.comparison.score().or(peer.score);
+            }
+            next
+        });
         if waited_for_blocks {
-            self.adjust_max_transactions(result.is_ok());
+            self.adjust_max_transactions(next.is_ok());
         }
-        if let Err(PeerError { reason, .. }) = result {
-            log::debug!("synchronisation with {endpoint} failed: {reason}");
-            self.back_off(address, started_at, true);
-            self.end_synchronisation(started_at, false);
+        match next {
+            Ok(Ok(query)) => {
+                self.record_valid_answer(&run.address, &run.sync_peer.endpoint);
+                self.continue_with(run, &query);
+            }
+            Ok(Err(outcome)) => self.on_comparison_end(run, outcome, chain),
+            Err(PeerError { reason, .. }) => {
+                log::debug!("synchronisation with {} failed: {reason}", run.sync_peer.endpoint);
+                self.back_off(run.address, run.started_at, true);
+                self.end_synchronisation(run.started_at, false);
+            }
         }
     }
 
@@ -192,37 +219,16 @@ impl Manager {
         self.table.back_off_from_sync_peer(&sync_peer, until, has_failed, self.now.monotonic);
     }
 
-    fn process_answer(
-        &mut self,
-        mut run: Synchronisation,
-        answer: Answer,
-        chain: &dyn LocalChain,
-    ) -> Result<(), PeerError> {
-        let (body, context) = self.body_of(answer)?;
-        let next = run.comparison.on_answer(body, &context, chain, &self.settings.chain);
-        if let Some(peer) = self.table.get_mut(&run.address) {
-            peer.score = run.comparison.score().or(peer.score);
-        }
-        match next? {
-            Ok(query) => {
-                self.record_valid_answer(&run.address, &run.sync_peer.endpoint);
-                self.continue_with(run, &query);
-            }
-            Err(outcome) => self.on_comparison_end(run, outcome, chain),
-        }
-        Ok(())
-    }
-
     fn on_comparison_end(&mut self, run: Synchronisation, outcome: SyncOutcome, chain: &dyn LocalChain) {
         let (address, started_at) = (run.address, run.started_at);
         if !matches!(outcome, SyncOutcome::Misbehaved(_)) {
             self.record_valid_answer(&address, &run.sync_peer.endpoint);
         }
-        let has_failed = match outcome {
+        let has_failed = matches!(outcome, SyncOutcome::TooFarBehind | SyncOutcome::Misbehaved(_));
+        match outcome {
             SyncOutcome::Same => {
                 self.clear_split(&address);
                 self.request_unconfirmed(&run.sync_peer, chain);
-                false
             }
             SyncOutcome::FarAhead(base, target) => {
                 self.clear_split(&address);
@@ -230,28 +236,23 @@ impl Manager {
                     self.start_block_download(address, *base, target);
                     return self.end_synchronisation(started_at, true);
                 }
-                false
             }
-            SyncOutcome::LowerScore => {
-                self.on_worse_chain(&run.sync_peer, chain);
-                false
-            }
+            SyncOutcome::LowerScore => self.on_worse_chain(&run.sync_peer, chain),
             SyncOutcome::TooFarBehind | SyncOutcome::Misbehaved(_) => {
                 log::debug!("synchronisation with {} ended: {outcome:?}", run.sync_peer.endpoint);
                 if matches!(outcome, SyncOutcome::Misbehaved(Misbehavior::InvalidHashes)) && self.may_split(chain) {
                     self.record_split(address);
                 }
                 self.experiences.failed(address, self.now.monotonic);
-                true
             }
             // Blocks of another peer are being validated; those of this one are requested again.
-            SyncOutcome::Blocks { .. } if self.validating.is_some() => false,
+            SyncOutcome::Blocks { .. } if self.validating.is_some() => {}
             SyncOutcome::Blocks { common, base, blocks } => {
                 self.validating = Some(run);
                 self.fetched_blocks = Some(FetchedBlocks { from: address, common, base, blocks });
                 return;
             }
-        };
+        }
         self.back_off(address, started_at, has_failed);
         self.end_synchronisation(started_at, true);
     }
@@ -270,17 +271,14 @@ impl Manager {
         let endpoint = answer.endpoint.clone();
         let most = limits::block(&self.settings.chain);
         let opened = self.body_of(answer).and_then(|(body, context)| Ok(context.open_list(body, most)?));
-        let has_failed = opened.is_err();
+        self.back_off(sync_peer, since, opened.is_err());
         match opened {
             Ok(transactions) => {
                 self.remote_mempool = Some((sync_peer, transactions, MAX_REMOTE_TRANSACTIONS));
                 self.record_valid_answer(&sync_peer, &endpoint);
             }
-            Err(error) => {
-                log::debug!("request for the unconfirmed transactions of {sync_peer} failed: {}", error.reason);
-            }
+            Err(error) => log::debug!("request for the unconfirmed transactions of {sync_peer} failed: {error}"),
         }
-        self.back_off(sync_peer, since, has_failed);
     }
 
     /// Returns the next of a peer's unconfirmed transactions. The first undecodable transaction ends the list.
@@ -315,8 +313,7 @@ impl Manager {
         // If the peer has moved, whoever answers at the new endpoint did not send the blocks.
         if self.has_endpoint(from, &run.sync_peer.endpoint) {
             self.count_experience(*from, result);
-            let is_too_deep = matches!(result, Err(Rejection::TooDeep));
-            if is_too_deep {
+            if matches!(result, Err(Rejection::TooDeep)) {
                 self.record_split(*from);
             } else if result.is_ok() {
                 self.clear_split(from);
@@ -335,7 +332,7 @@ impl Manager {
         }
         self.end_synchronisation(run.started_at, !is_harmful);
         if self.far_ahead_peer.is_some() {
-            self.synchronise_soon();
+            self.run_soon(Task::Synchronisation);
         }
     }
 
@@ -343,7 +340,7 @@ impl Manager {
     /// unlisted peer to the checkpoint and this peer is listed, unless it supplies blocks of that chain.
     fn may_start_block_download(&self, claimed_by: &Address) -> bool {
         let Some(download) = &self.block_download else { return true };
-        let is_listed = |node: &Address| self.table.listed().contains(node);
+        let is_listed = |node: &Address| self.table.listed.contains(node);
         download.verifying().is_some()
             && is_listed(claimed_by)
             && !is_listed(&download.claimed_by)
@@ -360,11 +357,8 @@ impl Manager {
         };
         let batch = ChainRequest::new(base.height, MIN_BLOCKS, transactions, chain);
         let max_hashes = chain.max_blocks_per_sync();
-        if let Some(former) = &self.block_download {
-            log::info!(
-                "the chain that {} claims is given up: {sync_peer}, a listed peer, claims one",
-                former.claimed_by
-            );
+        if let Some(BlockDownload { claimed_by, .. }) = &self.block_download {
+            log::info!("the chain that {claimed_by} claims is given up: {sync_peer}, a listed peer, claims one");
         }
         self.download_count += 1;
         let download =
@@ -398,50 +392,27 @@ impl Manager {
     pub fn end_block_download(&mut self, rejection: Option<&str>, now: Now) {
         self.now = now;
         let Some(download) = self.block_download.take() else { return };
-        let is_done = rejection.is_none() && download.outcome == Some(DownloadOutcome::Done);
-        let rejected = |sync_peer, reason: &str| {
-            log::warn!("the chain of {sync_peer} is rejected: {}", sanitize(reason));
-            Some(sync_peer)
-        };
-        let failed = match (rejection, download.outcome) {
-            (Some(reason), _) => rejected(download.sync_peer, reason),
-            (None, Some(DownloadOutcome::SyncPeerMisbehaved(sync_peer))) => {
-                rejected(sync_peer, "its statements about its chain are false")
-            }
-            (None, Some(DownloadOutcome::CheckpointMismatch(sync_peer, hash))) => {
-                let reason = format!("its block at the height of --trust-below has another hash: {hash}");
-                rejected(sync_peer, &reason)
-            }
-            (None, Some(DownloadOutcome::NoPeersLeft)) => {
-                log::info!("block download stopped: no peer is left that has its chain");
-                Some(download.claimed_by)
-            }
-            (None, Some(DownloadOutcome::Stalled)) => {
-                log::info!("block download stopped: no block has arrived for {} s", STALL_TIMEOUT.as_secs());
-                Some(download.claimed_by)
-            }
-            (None, Some(DownloadOutcome::TooSlow)) => {
-                log::info!("block download stopped: the blocks that {} claims come too slowly", download.claimed_by);
-                Some(download.claimed_by)
-            }
-            (None, Some(DownloadOutcome::Done) | None) => None,
-        };
-        if let Some(failed) = failed {
-            self.experiences.failed(failed, now.monotonic);
-            for peer in BTreeSet::from([failed, download.claimed_by]) {
-                self.back_off(peer, now.monotonic, true);
-            }
-        }
-        if is_done {
+        if rejection.is_none() && download.outcome == Some(DownloadOutcome::Done) {
             self.table.record_delivery(&download.sync_peer, now.monotonic);
-            self.synchronise_soon();
+            return self.run_soon(Task::Synchronisation);
         }
-    }
-
-    /// Makes the next synchronisation due now, after one that made progress.
-    pub(super) fn synchronise_soon(&mut self) {
-        if let Phase::Running(schedule) = &mut self.phase {
-            schedule.run_now(Task::Synchronisation, self.now.monotonic);
+        let outcome = download.outcome.map(|outcome| outcome.to_string());
+        let Some(reason) = rejection.map(str::to_owned).or(outcome) else { return };
+        let rejected = match download.outcome {
+            _ if rejection.is_some() => Some(download.sync_peer),
+            Some(DownloadOutcome::SyncPeerMisbehaved(peer) | DownloadOutcome::CheckpointMismatch(peer, _)) => {
+                Some(peer)
+            }
+            _ => None,
+        };
+        match rejected {
+            Some(peer) => log::warn!("the chain of {peer} is rejected: {}", sanitize(&reason)),
+            None => log::info!("block download stopped: {reason}"),
+        }
+        let failed = rejected.unwrap_or(download.claimed_by);
+        self.experiences.failed(failed, now.monotonic);
+        for peer in BTreeSet::from([failed, download.claimed_by]) {
+            self.back_off(peer, now.monotonic, true);
         }
     }
 
@@ -483,25 +454,7 @@ impl Manager {
             }
         }
     }
-}
 
-/// Time for which a peer's chain must be worse before its fork point is queried.
-pub const MIN_WORSE_TIME: Duration = Duration::from_secs(60);
-/// Interval between these queries to one peer.
-pub const QUERY_INTERVAL: Duration = Duration::from_secs(300);
-/// Lifetime of an observation, and minimum interval between warnings about one peer.
-pub const OBSERVATION_TTL: Duration = Duration::from_secs(900);
-
-/// Peers that can never agree with us on one chain, among the active ones that are listed or have delivered blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SplitPeers {
-    /// The peers, one of each network.
-    pub nodes: Vec<Address>,
-    /// Number of networks with such peers, split or not.
-    pub active: usize,
-}
-
-impl Manager {
     /// Returns the peers whose chain was lately seen to have forked further back than the rewrite limit.
     pub fn split_peers(&self, now: Duration) -> SplitPeers {
         let is_split = |node: &PeerEntry| node.split_at.is_some_and(|at| now.saturating_sub(at) < OBSERVATION_TTL);

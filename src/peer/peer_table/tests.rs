@@ -56,7 +56,7 @@ fn the_local_node_is_never_in_the_peer_table() {
     nodes.add_listed(address(LOCAL), named(""), seconds(0)).expect("space");
     assert_eq!(nodes.record_introduction(address(LOCAL), ip("8.8.8.8"), named(""), seconds(0)), Err(AddError::Local));
     assert!(nodes.is_empty() && !nodes.may_be_contacted(&address(LOCAL), seconds(0)));
-    assert!(nodes.listed().contains(&address(LOCAL)));
+    assert!(nodes.listed.contains(&address(LOCAL)));
     assert!(nodes.unproven.is_empty());
 }
 
@@ -77,7 +77,7 @@ fn a_peer_may_move_only_after_a_minute_without_an_answer_and_loses_its_history()
     assert_eq!((name(node), node.ip, node.synchronisations), ("there", Some(ip("9.9.9.9")), 0));
     assert!(node.last_failure.is_none() && !nodes.may_move(&address(1), seconds(9_000)));
     assert_eq!(
-        nodes.dropped().map(|dropped| (name(&dropped.node), dropped.reason)).collect::<Vec<_>>(),
+        nodes.dropped.iter().map(|dropped| (name(&dropped.node), dropped.reason)).collect::<Vec<_>>(),
         [("here", DropReason::Moved)]
     );
     // A peer that answers again stays, and so does a listed one.
@@ -141,9 +141,9 @@ fn the_backoff_of_a_failing_peer_doubles_from_a_minute_to_an_hour() {
         let end = now + seconds(60 * minutes);
         let just_before = end - Duration::from_millis(1);
         assert!(!nodes.may_be_contacted(&address(1), just_before), "{minutes}");
-        assert_eq!(nodes.due_for_recheck(just_before, 9, 9), []);
+        assert_eq!(nodes.due_for_recheck(just_before, 9), []);
         assert!(nodes.may_be_contacted(&address(1), end), "{minutes}");
-        assert_eq!(nodes.due_for_recheck(end, 9, 9), [address(1)]);
+        assert_eq!(nodes.due_for_recheck(end, 9), [address(1)]);
         now = end;
     }
     (0..100).for_each(|_| nodes.record_failure(&address(1), PeerError::new(State::Failure, "wrong"), now));
@@ -160,8 +160,8 @@ fn busy_peers_may_be_contacted_at_any_time_and_are_rechecked() {
     nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(0)).expect("space");
     nodes.record_failure(&address(1), PeerError::new(State::Busy, "silent"), seconds(0));
     assert!(nodes.may_be_contacted(&address(1), seconds(0)));
-    assert_eq!(nodes.due_for_recheck(seconds(59), 9, 9), []);
-    assert_eq!(nodes.due_for_recheck(seconds(60), 9, 9), [address(1)]);
+    assert_eq!(nodes.due_for_recheck(seconds(59), 9), []);
+    assert_eq!(nodes.due_for_recheck(seconds(60), 9), [address(1)]);
     assert_eq!(nodes.trust_candidates(), [address(1)]);
 }
 
@@ -171,13 +171,13 @@ fn an_active_peer_is_rechecked_five_minutes_after_its_last_introduction() {
     nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(10)).expect("space");
     // Its other messages do not tell its peers, and may be replayed by others.
     nodes.record_alive(&address(1), seconds(300));
-    assert_eq!(nodes.due_for_recheck(seconds(309), 9, 9), []);
-    assert_eq!(nodes.due_for_recheck(seconds(310), 9, 9), [address(1)]);
+    assert_eq!(nodes.due_for_recheck(seconds(309), 9), []);
+    assert_eq!(nodes.due_for_recheck(seconds(310), 9), [address(1)]);
     nodes.record_introduction(address(1), ip("8.8.8.8"), named(""), seconds(310)).expect("space");
-    assert_eq!(nodes.due_for_recheck(seconds(609), 9, 9), []);
+    assert_eq!(nodes.due_for_recheck(seconds(609), 9), []);
     nodes.record_move(address(1), ip("9.9.9.9"), named(""), seconds(400)).expect("space");
-    assert_eq!(nodes.due_for_recheck(seconds(699), 9, 9), []);
-    assert_eq!(nodes.due_for_recheck(seconds(700), 9, 9), [address(1)]);
+    assert_eq!(nodes.due_for_recheck(seconds(699), 9), []);
+    assert_eq!(nodes.due_for_recheck(seconds(700), 9), [address(1)]);
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn failed_peers_are_rechecked_before_active_ones() {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
     }
     nodes.record_failure(&address(7), PeerError::new(State::Inactive, ""), seconds(500));
-    let looked_at = nodes.due_for_recheck(seconds(560), 8, 2);
+    let looked_at = nodes.due_for_recheck(seconds(560), 8);
     assert_eq!((looked_at.len(), looked_at[0]), (8, address(7)));
 }
 
@@ -198,23 +198,23 @@ fn active_peers_that_are_not_selected_get_a_sign_of_life_every_four_minutes() {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(node as u64)).expect("space");
     }
     nodes.record_failure(&address(3), PeerError::new(State::Inactive, ""), seconds(9));
-    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(239), 9, 2), []);
-    let mut due = nodes.due_for_sign_of_life(&[address(1)], seconds(240), 9, 2);
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(239), 9), []);
+    let mut due = nodes.due_for_sign_of_life(&[address(1)], seconds(240), 9);
     due.sort_unstable();
     let mut others = [address(0), address(2)];
     others.sort_unstable();
     assert_eq!(due, others, "one is drawn, and one is not active");
-    assert_eq!(nodes.due_for_sign_of_life(&[address(1)], seconds(240), 1, 2).len(), 1);
+    assert_eq!(nodes.due_for_sign_of_life(&[address(1)], seconds(240), 1).len(), 1);
     nodes.get_mut(&address(0)).expect("a node").sign_sent_at = seconds(240);
     nodes.get_mut(&address(1)).expect("a node").sign_sent_at = seconds(250);
-    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(251), 9, 2), [address(2)], "the only one that had none");
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(251), 9), [address(2)], "the only one that had none");
     nodes.get_mut(&address(2)).expect("a node").sign_sent_at = seconds(251);
     nodes.record_move(address(1), ip("9.9.9.9"), named(""), seconds(310)).expect("space");
-    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(311), 9, 2), [address(1)], "it had none where it is now");
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(311), 9), [address(1)], "it had none where it is now");
     nodes.get_mut(&address(1)).expect("a node").sign_sent_at = seconds(311);
-    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(479), 9, 2), []);
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(479), 9), []);
     let in_turn = [address(0), address(2), address(1)];
-    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(551), 9, 2), in_turn, "who has waited longest first");
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(551), 9), in_turn, "who has waited longest first");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn peers_of_one_network_do_not_delay_signs_of_life_to_others() {
     }
     nodes.record_introduction(address(7), ip("77.1.1.1"), named(""), seconds(0)).expect("space");
     nodes.get_mut(&address(7)).expect("a node").sign_sent_at = seconds(10);
-    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(300), 3, 2)[2], address(7));
+    assert_eq!(nodes.due_for_sign_of_life(&[], seconds(300), 3)[2], address(7));
 }
 
 #[test]
@@ -235,8 +235,8 @@ fn peers_that_have_waited_longest_are_rechecked_first() {
         nodes.record_introduction(address(node), elsewhere(node), named(""), seconds(0)).expect("space");
         nodes.record_failure(&address(node), PeerError::new(State::Inactive, ""), seconds(10 - node as u64));
     }
-    assert_eq!(nodes.due_for_recheck(seconds(1_000), 2, 9), [address(4), address(3)]);
-    assert_eq!(nodes.due_for_recheck(seconds(1_000), 0, 9), []);
+    assert_eq!(nodes.due_for_recheck(seconds(1_000), 2), [address(4), address(3)]);
+    assert_eq!(nodes.due_for_recheck(seconds(1_000), 0), []);
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn peers_of_one_network_do_not_delay_rechecks_of_others() {
     nodes.record_introduction(address(7), ip("77.1.1.1"), named(""), seconds(0)).expect("space");
     nodes.record_failure(&address(7), PeerError::new(State::Inactive, ""), seconds(50));
     let order = [0, 1, 7, 2, 3, 4, 5].map(address);
-    assert_eq!(nodes.due_for_recheck(seconds(1_000), 9, 2), order);
-    assert_eq!(nodes.due_for_recheck(seconds(1_000), 3, 2), order[..3]);
+    assert_eq!(nodes.due_for_recheck(seconds(1_000), 9), order);
+    assert_eq!(nodes.due_for_recheck(seconds(1_000), 3), order[..3]);
 }
 
 #[test]
@@ -332,12 +332,12 @@ fn a_failed_peer_is_dropped_at_the_second_pruning_unless_it_answered() {
     assert_eq!((0..4).map(|node| state(&nodes, node).is_some()).collect::<Vec<_>>(), [true, false, true, true]);
     assert_eq!(prune(&mut nodes, seconds(6)), 1);
     assert_eq!(prune(&mut nodes, seconds(7)), 0);
-    let dropped: Vec<_> = nodes.dropped().map(|dropped| (dropped.address, dropped.reason, dropped.at)).collect();
+    let dropped: Vec<_> = nodes.dropped.iter().map(|dropped| (dropped.address, dropped.reason, dropped.at)).collect();
     assert_eq!(
         dropped,
         [(address(1), DropReason::Unresponsive, seconds(5)), (address(0), DropReason::Unresponsive, seconds(6))]
     );
-    let last = nodes.dropped().last().and_then(|dropped| dropped.node.last_failure.as_ref()).expect("a reason");
+    let last = nodes.dropped.iter().last().and_then(|dropped| dropped.node.last_failure.as_ref()).expect("a reason");
     assert_eq!((&last.error, last.at), (&PeerError::failure("again"), seconds(4)));
 }
 
@@ -361,9 +361,9 @@ fn failure_reasons_and_dropped_peers_are_limited() {
         nodes.record_failure(&address(node), PeerError::new(State::Failure, "ä".repeat(10_000)), seconds(0));
     }
     [1, 1].into_iter().for_each(|second| nodes.prune(seconds(second)));
-    assert_eq!((nodes.len(), nodes.dropped().count()), (0, MAX_DROPPED));
+    assert_eq!((nodes.len(), nodes.dropped.iter().count()), (0, MAX_DROPPED));
     let reason = |dropped: &Dropped| dropped.node.last_failure.as_ref().map(|kind| kind.error.reason.chars().count());
-    assert!(nodes.dropped().all(|dropped| reason(dropped) == Some(MAX_REASON)));
+    assert!(nodes.dropped.iter().all(|dropped| reason(dropped) == Some(MAX_REASON)));
 }
 
 #[test]
@@ -423,7 +423,7 @@ fn a_full_subnet_evicts_only_unreachable_peers() {
         nodes.record_introduction(address(102), ip("8.8.8.8"), named(""), seconds(105)),
         Err(AddError::SubnetFull)
     );
-    assert_eq!(nodes.dropped().map(|dropped| dropped.reason).collect::<Vec<_>>(), [DropReason::Evicted; 2]);
+    assert_eq!(nodes.dropped.iter().map(|dropped| dropped.reason).collect::<Vec<_>>(), [DropReason::Evicted; 2]);
 }
 
 /// Adds 1,008 peers at 126 addresses in 63 networks, whose addresses begin with `first`.
@@ -559,7 +559,7 @@ fn a_full_table_has_room_for_listed_peers() {
     });
     assert_eq!(nodes.len(), 5);
     (11..21).for_each(|node| nodes.add_listed(address(node), named(""), seconds(1)).expect("space"));
-    assert_eq!((nodes.len(), nodes.listed().len()), (10, 10));
+    assert_eq!((nodes.len(), nodes.listed.len()), (10, 10));
     assert_eq!(nodes.add_listed(address(21), named(""), seconds(2)), Err(AddError::Full));
     assert_eq!(nodes.record_introduction(address(22), elsewhere(22), named(""), seconds(2)), Err(AddError::Full));
 }
@@ -661,14 +661,14 @@ proptest! {
             let mut counted = BTreeMap::new();
             for (_, node) in nodes.iter().filter(|(_, node)| !node.is_listed) {
                 let ip = node.ip.expect("a stranger has answered somewhere");
-                Group::of(ip).for_each(|group| *counted.entry(group).or_insert(0) += 1);
+                nodes.limits.groups(ip).for_each(|group| *counted.entry(group).or_insert(0) += 1);
             }
-            prop_assert!(counted.iter().all(|(group, count)| *count <= group.limit(&limits)));
+            prop_assert!(counted.iter().all(|((_, limit), count)| count <= limit));
             let others = nodes.iter().filter(|(_, node)| !node.is_listed);
             let (proven, unproven): (Vec<_>, Vec<_>) = others.partition(|(_, node)| node.is_proven());
             prop_assert_eq!((proven.len(), unproven.len()), (nodes.proven.len(), nodes.unproven.len()));
             prop_assert!(unproven.len() <= limits.unproven);
-            prop_assert!(nodes.listed().iter().all(|node| nodes.get(node).is_some()));
+            prop_assert!(nodes.listed.iter().all(|node| nodes.get(node).is_some()));
         }
     }
 }

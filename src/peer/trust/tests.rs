@@ -7,7 +7,6 @@ use proptest::prelude::*;
 use super::MAX_MEMBERS;
 use super::*;
 use crate::model::Address;
-use crate::peer::experiences::Experience;
 use crate::peer::peer_table::PeerError;
 use crate::peer::peer_table::State;
 use crate::peer::peer_table::{PeerTable, TableLimits};
@@ -208,9 +207,9 @@ fn a_result_is_used_for_a_quarter_of_an_hour_or_until_there_are_twice_as_many_no
     trust.begin(members(SMALL_NETWORK, 2, 1), NOW);
     assert!(!is_due(&trust, &addresses(0..SMALL_NETWORK), NOW));
     assert!(trust.advance(&experiences, 1));
-    assert_eq!(*trust.values(), TrustValues::default());
+    assert_eq!(trust.values, TrustValues::default());
     while trust.advance(&experiences, 1) {}
-    assert_eq!(trust.values().iter().count(), SMALL_NETWORK + 1);
+    assert_eq!(trust.values.iter().count(), SMALL_NETWORK + 1);
     let later = |time: Duration| NOW + time;
     assert!(
         !is_due(&trust, &addresses(0..2 * SMALL_NETWORK), later(LIFETIME)) && !is_due(&trust, &[], later(LIFETIME))
@@ -246,7 +245,7 @@ fn a_dropped_peer_has_no_trust_and_restarts_the_calculation() {
     trust.begin(members(SMALL_NETWORK, 2, 1), NOW);
     while trust.advance(&experiences, 1) {}
     assert!(trust.forget(&address(3)) && !trust.forget(&address(3)) && !trust.forget(&address(LOCAL + 1)));
-    assert_eq!((trust.values().of(&address(3)), trust.values().iter().count()), (None, SMALL_NETWORK));
+    assert_eq!((trust.values.of(&address(3)), trust.values.iter().count()), (None, SMALL_NETWORK));
     assert!(!is_due(&trust, &addresses(0..SMALL_NETWORK), NOW));
     trust.begin(members(SMALL_NETWORK, 2, 1), NOW);
     assert!(!trust.forget(&address(LOCAL + 1)) && trust.is_calculating(), "it has no part in it");
@@ -317,9 +316,9 @@ fn a_selection_has_one_active_listed_peer_besides_those_by_trust() {
         assert!(drawn.len() == 5 || drawn.len() == 6, "{drawn:?}");
         assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
         assert!(drawn.iter().all(|node| nodes.is_active(node)));
-        let on_list = drawn.iter().filter(|node| nodes.listed().contains(*node));
+        let on_list = drawn.iter().filter(|node| nodes.listed.contains(*node));
         on_list.for_each(|node| *met.entry(*node).or_insert(0) += 1);
-        assert!(drawn.iter().any(|node| nodes.listed().contains(node)));
+        assert!(drawn.iter().any(|node| nodes.listed.contains(node)));
     }
     // Half of the selections by the list, and 5 of 28 by trust in the other half.
     assert!(met.len() == 2 && met.values().all(|times| (530..650).contains(times)), "{met:?}");
@@ -450,5 +449,104 @@ proptest! {
         prop_assert!(drawn.len() <= most);
         prop_assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
         prop_assert_eq!(&drawn, &candidates.select(most, &mut seeded(seed)));
+    }
+}
+
+mod experiences {
+    use crate::peer::tests::{address, seeded};
+    use crate::peer::trust::*;
+
+    const NOW: Duration = Duration::from_secs(1_000_000);
+
+    fn reported(count: usize) -> Vec<(Address, Experience)> {
+        (0..count).map(|number| (address(number), Experience::new(number as i64, 1))).collect()
+    }
+
+    #[test]
+    fn counts_are_never_negative_and_never_overflow() {
+        let experience = Experience::new(-5, i64::MIN);
+        assert_eq!((experience.successes, experience.failures, experience.success_ratio()), (0, 0, None));
+        let most = Experience::new(i64::MAX, i64::MAX);
+        assert_eq!((most.calls(), most.success_ratio()), (u64::MAX - 1, Some(0.5)));
+        let mut experiences = Experiences::new(address(0));
+        experiences.own.insert(address(1), (most, NOW));
+        experiences.succeeded(address(1), NOW);
+        experiences.failed(address(1), NOW);
+        assert_eq!(experiences.between(&address(0), &address(1)), most);
+    }
+
+    #[test]
+    fn experiences_about_or_in_the_name_of_this_node_are_rejected() {
+        let mut experiences = Experiences::new(address(0));
+        experiences.succeeded(address(0), NOW);
+        assert_eq!(experiences.of(&address(0)).count(), 0);
+        assert!(!experiences.receive(address(0), &reported(1), NOW));
+        assert!(!experiences.receive(address(1), &reported(MAX_PAIRS + 1), NOW));
+        assert!(experiences.reports.is_empty());
+    }
+
+    #[test]
+    fn a_newer_report_replaces_only_the_pairs_that_it_contains() {
+        let mut experiences = Experiences::new(address(0));
+        assert!(experiences.receive(address(1), &reported(3), NOW));
+        assert!(experiences.receive(address(1), &[(address(2), Experience::new(7, 7))], NOW));
+        let all: Vec<_> = (0..4).map(|other| experiences.between(&address(1), &address(other)).successes).collect();
+        assert_eq!(all, [0, 1, 7, 0]);
+    }
+
+    #[test]
+    fn reports_and_own_experiences_keep_within_their_limits() {
+        let mut experiences = Experiences::new(address(0));
+        let all = reported(3 * MAX_OWN);
+        for (round, pairs) in all.chunks(MAX_PAIRS).enumerate() {
+            assert!(experiences.receive(address(1), pairs, Duration::from_secs(round as u64)));
+            assert_eq!(experiences.of(&address(1)).count(), MAX_PAIRS);
+        }
+        // The last report has evicted the earlier pairs.
+        assert_eq!(experiences.between(&address(1), &all[all.len() - 1].0), all[all.len() - 1].1);
+        for (round, (node, _)) in all.iter().enumerate() {
+            experiences.succeeded(*node, Duration::from_secs(round as u64));
+            experiences.receive(*node, &all[..1], Duration::from_secs(round as u64));
+            assert!(experiences.reports.len() <= MAX_REPORTERS && experiences.own.len() <= MAX_OWN);
+        }
+        assert_eq!(experiences.own.len(), MAX_OWN);
+        assert_eq!(experiences.between(&address(0), &all[all.len() - 1].0).successes, 1);
+        assert_eq!(experiences.between(&address(0), &all[1].0).calls(), 0);
+    }
+
+    #[test]
+    fn experiences_expire_after_a_day() {
+        let mut experiences = Experiences::new(address(0));
+        experiences.failed(address(1), NOW);
+        experiences.succeeded(address(2), NOW - EXPERIENCE_LIFETIME);
+        experiences.succeeded(address(3), NOW - EXPERIENCE_LIFETIME - Duration::from_secs(1));
+        assert!(experiences.receive(address(1), &reported(2), NOW - EXPERIENCE_LIFETIME - Duration::from_secs(1)));
+        assert!(experiences.receive(address(2), &reported(2), NOW));
+        experiences.prune(NOW);
+        let own: Vec<_> = experiences.of(&address(0)).map(|(node, _)| *node).collect();
+        let mut left = vec![address(1), address(2)];
+        left.sort_unstable();
+        assert_eq!(own, left);
+        assert_eq!(experiences.reports.keys().collect::<Vec<_>>(), [&address(2)]);
+    }
+
+    #[test]
+    fn a_selection_holds_up_to_a_hundred_experiences_chosen_uniformly() {
+        let mut experiences = Experiences::new(address(0));
+        (1..=MAX_PAIRS).for_each(|node| experiences.succeeded(address(node), NOW));
+        let mut random = seeded(1);
+        assert_eq!(experiences.selection(&mut random).len(), MAX_PAIRS);
+        (1..=2 * MAX_PAIRS).for_each(|node| experiences.succeeded(address(node), NOW));
+        let mut met = BTreeMap::new();
+        for _ in 0..1_000 {
+            let selection = experiences.selection(&mut random);
+            assert_eq!(selection.len(), MAX_PAIRS);
+            assert!(selection.is_sorted_by_key(|(node, _)| *node));
+            selection.iter().for_each(|(node, _)| *met.entry(*node).or_insert(0) += 1);
+        }
+        assert_eq!(met.len(), 2 * MAX_PAIRS);
+        assert!(met.values().all(|times| (420..580).contains(times)), "{met:?}");
+        let [one, same, other] = [5, 5, 6].map(|seed| experiences.selection(&mut seeded(seed)));
+        assert!(one == same && one != other);
     }
 }

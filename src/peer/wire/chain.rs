@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::vec;
 
+use super::{ReadField, WriteField};
 use crate::codec::binary::{BinaryDecoder, ByteReader};
 use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::Value;
@@ -44,15 +45,17 @@ impl Readable for Score {
     }
 }
 
-/// Request for blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChainRequest {
-    /// The blocks after this height.
-    pub after: Height,
-    /// Minimum number of blocks.
-    pub min_blocks: Option<i32>,
-    /// Maximum number of transactions.
-    pub max_transactions: Option<i32>,
+message! {
+    /// Request for blocks.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ChainRequest {
+        /// The blocks after this height.
+        pub after: Height = "height",
+        /// Minimum number of blocks.
+        pub min_blocks: Option<i32> = "minBlocks",
+        /// Maximum number of transactions.
+        pub max_transactions: Option<i32> = "maxTransactions",
+    }
 }
 
 /// Limits of an answer with blocks.
@@ -86,28 +89,6 @@ impl ChainRequest {
         let min_blocks = self.min_blocks.map_or(blocks / 4, |number| wanted(number).max(MIN_BLOCKS).min(blocks));
         let transactions = self.max_transactions.map_or(most / 2, |number| wanted(number).max(least).min(most));
         BlockListLimits { min_blocks, first_query: (min_blocks + SPARE_BLOCKS).min(blocks), blocks, transactions }
-    }
-}
-
-/// The first missing number ends the message.
-impl Writable for ChainRequest {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.u64("height", self.after.0);
-        let Some(min_blocks) = self.min_blocks else { return };
-        sink.i32("minBlocks", min_blocks);
-        if let Some(max_transactions) = self.max_transactions {
-            sink.i32("maxTransactions", max_transactions);
-        }
-    }
-}
-
-impl Readable for ChainRequest {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        Ok(ChainRequest {
-            after: source.height("height")?,
-            min_blocks: source.i32("minBlocks")?,
-            max_transactions: source.i32("maxTransactions")?,
-        })
     }
 }
 
@@ -189,10 +170,6 @@ enum Undecoded {
 const BYTES_PER_JSON_BYTE: usize = 3;
 
 impl<T: Readable> LazyList<T> {
-    fn of(undecoded: Undecoded) -> LazyList<T> {
-        LazyList { undecoded, kind: PhantomData }
-    }
-
     /// Opens the list `data` of a message, or of its `entity` if that is signed. Elements of more than `max_element` bytes
     /// are not decoded.
     pub fn of_binary(
@@ -201,28 +178,20 @@ impl<T: Readable> LazyList<T> {
         is_signed: bool,
         max_element: usize,
     ) -> Result<LazyList<T>, ReadError> {
-        /// Number of elements of a list.
-        struct ElementCount(usize);
-        impl Readable for ElementCount {
-            fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-                match source.need_i32("data")? {
-                    -1 => Err(ReadError::Missing("data")),
-                    count => Ok(ElementCount(usize::try_from(count).unwrap_or(0))),
-                }
-            }
-        }
         /// Bytes of a length or count.
         const NUMBER: usize = 4;
+        let read_count = |source: &mut BinaryDecoder<'_>| match source.need_i32("data")? {
+            -1 => Err(ReadError::Missing("data")),
+            count => Ok(usize::try_from(count).unwrap_or(0)),
+        };
         let mut source = BinaryDecoder::new(&body, context);
-        let (ElementCount(left), at, end);
-        if is_signed {
-            ElementCount(left) = source.need_object("entity", ElementCount::read)?;
-            (at, end) = (2 * NUMBER, body.len() - source.remaining().len());
+        let (left, at, end) = if is_signed {
+            let left = source.need_object("entity", read_count)?;
+            (left, 2 * NUMBER, body.len() - source.remaining().len())
         } else {
-            ElementCount(left) = ElementCount::read(&mut source)?;
-            (at, end) = (NUMBER, body.len());
-        }
-        Ok(LazyList::of(Undecoded::Binary { at, end, left, max_element, body }))
+            (read_count(&mut source)?, NUMBER, body.len())
+        };
+        Ok(LazyList { undecoded: Undecoded::Binary { at, end, left, max_element, body }, kind: PhantomData })
     }
 
     /// Like [`LazyList::of_binary`], for JSON of this `length` that was parsed. The length of an element has no limit of its
@@ -232,8 +201,8 @@ impl<T: Readable> LazyList<T> {
         let Some(Value::Array(values)) = holder.and_then(|holder| json_member(holder, "data")) else {
             return Err(ReadError::Missing("data"));
         };
-        let values = std::mem::take(values).into_iter();
-        Ok(LazyList::of(Undecoded::Json { values, bytes: length * BYTES_PER_JSON_BYTE }))
+        let (values, bytes) = (std::mem::take(values).into_iter(), length * BYTES_PER_JSON_BYTE);
+        Ok(LazyList { undecoded: Undecoded::Json { values, bytes }, kind: PhantomData })
     }
 
     /// Returns the number of elements not yet decoded, as announced by the sender: there may be fewer.

@@ -2,12 +2,12 @@
 //! `message!` or with its own reader and writer; [`Query`] and [`Message`] are all requests, with paths and limits.
 
 /// Declares a message: its fields in their order on the wire, each with its label, behind `object` for what has fields of
-/// its own.
+/// its own, or behind `default` for an integer that may be missing.
 macro_rules! message {
     (
         $(#[$meta:meta])*
         pub struct $name:ident $(<$($param:ident $(= $default:ty)?),+>)? {
-            $($(#[$field_meta:meta])* pub $field:ident: $type:ty = $($object:ident)? $label:literal,)*
+            $($(#[$field_meta:meta])* pub $field:ident: $type:ty = $($kind:ident)? $label:literal,)*
         }
     ) => {
         $(#[$meta])*
@@ -17,13 +17,13 @@ macro_rules! message {
 
         impl $(<$($param: Writable),+>)? Writable for $name $(<$($param),+>)? {
             fn write(&self, sink: &mut impl Encoder) {
-                $(field!(write $($object)? $label, &self.$field, sink);)*
+                $(field!(write $($kind)? $label, &self.$field, sink);)*
             }
         }
 
         impl $(<$($param: Readable),+>)? Readable for $name $(<$($param),+>)? {
             fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-                Ok($name { $($field: field!(read $($object)? $label, $type, source)?,)* })
+                Ok($name { $($field: field!(read $($kind)? $label, $type, source)?,)* })
             }
         }
     };
@@ -34,23 +34,24 @@ macro_rules! field {
     (write object $label:literal, $value:expr, $sink:ident) => {
         $sink.object($label, |sink| $value.write(sink))
     };
-    (write $label:literal, $value:expr, $sink:ident) => {
+    (write $(default)? $label:literal, $value:expr, $sink:ident) => {
         WriteField::write_field($value, $label, $sink)
     };
     (read object $label:literal, $type:ty, $source:ident) => {
         $source.need_object($label, <$type>::read)
+    };
+    (read default $label:literal, $type:ty, $source:ident) => {
+        $source.i32($label).map(Option::unwrap_or_default)
     };
     (read $label:literal, $type:ty, $source:ident) => {
         <$type>::read_field($label, $source)
     };
 }
 
-mod authentication;
 mod chain;
 mod node;
 mod request;
 
-pub use authentication::*;
 pub use chain::*;
 pub use node::*;
 pub use request::*;
@@ -59,7 +60,7 @@ use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::truncate_utf16;
 use crate::codec::{Decoder, Encoder, ReadError, Writable};
 use crate::crypto::{PublicKey, Signature};
-use crate::model::Timestamp;
+use crate::model::{Height, Timestamp};
 
 /// A field that is written under its label.
 trait WriteField {
@@ -103,6 +104,14 @@ fields! {
     Timestamp: |value, label, sink| sink.i32(label, value.0), |label, source| source.timestamp(label);
     PublicKey: |value, label, sink| sink.bytes(label, Some(&value.0)), |label, source| source.public_key(label);
     Signature: |value, label, sink| sink.bytes(label, Some(&value.0)), |label, source| source.signature(label);
+    Height: |value, label, sink| sink.u64(label, value.0), |label, source| source.height(label);
+    Version:
+        |value, label, sink| sink.string(label, Some(&truncate_utf16(&value.to_string(), MAX_TEXT_UTF16))),
+        |label, source| source.need_string(label, MAX_TEXT_UTF16)?.parse();
+    // A message ends where a number is missing, so only its last fields are of this type.
+    Option<i32>:
+        |value, label, sink| value.iter().for_each(|number| sink.i32(label, *number)),
+        |label, source| source.i32(label);
     Option<String>:
         |value, label, sink| sink.string(label, value.as_deref().map(|text| truncate_utf16(text, MAX_TEXT_UTF16)).as_deref()),
         |label, source| Ok(source.string(label, MAX_TEXT_UTF16)?.map(|text| text.into_owned()));

@@ -1,6 +1,5 @@
 //! What nodes tell about themselves and each other: endpoints, versions, descriptions, experiences, clocks and errors.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -9,11 +8,11 @@ use crate::codec::limits::MAX_TEXT_UTF16;
 use crate::codec::text::truncate_utf16;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, Writable};
 use crate::crypto::PublicKey;
-use crate::ip::{Scope, Url, in_url, may_be_name};
+use crate::ip::{Url, in_url, may_be_name};
 use crate::model::{NetworkByte, Timestamp};
 use crate::net::fetch;
 use crate::net::http::reason_phrase;
-use crate::peer::experiences::Experience;
+use crate::peer::trust::Experience;
 
 /// Default port of a node's HTTP interface.
 pub const DEFAULT_PORT: u16 = 7890;
@@ -61,17 +60,17 @@ impl Endpoint {
         bare(&self.host).parse().ok()
     }
 
-    /// Returns the least scope of the addresses at which this endpoint of the operator's list may be called; `least` is
-    /// that of other endpoints. A listed address is called as it is. The address of a listed name is its owner's choice,
-    /// so on a public network it must be global.
-    pub fn listed_scope(&self, least: Scope) -> Scope {
-        if self.address().is_some() || least < Scope::Global { Scope::Loopback } else { least }
-    }
-
     /// Returns host and port for a connection, IPv6 without brackets; `None` if the endpoint cannot be reached.
     pub fn to_connect(&self) -> Option<fetch::Endpoint> {
         let port = u16::try_from(self.port).ok().filter(|port| *port > 0)?;
         (self.protocol == "http").then(|| fetch::Endpoint { host: bare(&self.host).to_owned(), port })
+    }
+
+    /// Decodes an endpoint; the inner error is an invalid endpoint, the outer one a malformed message.
+    fn read_unchecked<'a, S: Decoder<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
+        let protocol = source.need_string("protocol", MAX_TEXT_UTF16)?;
+        let host = source.need_string("host", MAX_TEXT_UTF16)?.into_owned();
+        Ok(Endpoint::checked(&protocol, host, source.need_i32("port")?))
     }
 }
 
@@ -94,17 +93,9 @@ impl Readable for Endpoint {
     }
 }
 
-impl Endpoint {
-    /// Decodes an endpoint; the inner error is an invalid endpoint, the outer one a malformed message.
-    fn read_unchecked<'a, S: Decoder<'a>>(source: &mut S) -> Result<Result<Self, BadEndpoint>, ReadError> {
-        let protocol = source.need_string("protocol", MAX_TEXT_UTF16)?;
-        let host = source.need_string("host", MAX_TEXT_UTF16)?.into_owned();
-        Ok(Endpoint::checked(&protocol, host, source.need_i32("port")?))
-    }
-}
-
 /// Version, written `MAJOR.MINOR.BUILD` or `MAJOR.MINOR.BUILD-TAG`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, derive_more::Display, Default, PartialEq, Eq)]
+#[display("{major}.{minor}.{build}{tag}")]
 pub struct Version {
     /// First number, below 2³¹ like the others.
     pub major: u32,
@@ -112,13 +103,13 @@ pub struct Version {
     pub minor: u32,
     /// Third number; irrelevant for compatibility, except in 0.0.0.
     pub build: u32,
-    /// Text after the first hyphen; irrelevant for compatibility.
-    pub tag: Option<String>,
+    /// Text from the first hyphen on, or nothing; irrelevant for compatibility.
+    pub tag: String,
 }
 
 impl Version {
     /// NIS1 version that this node reports.
-    pub const OWN: Version = Version { major: 0, minor: 6, build: 102, tag: None };
+    pub const OWN: Version = Version { major: 0, minor: 6, build: 102, tag: String::new() };
 
     /// Returns whether nodes of these versions work together: equal major and minor numbers, 0.6 with 0.7, and the
     /// unknown version 0.0.0 with all.
@@ -146,24 +137,13 @@ impl FromStr for Version {
             number.filter(|_| !digits.starts_with('+'))
         };
         let parse = || {
-            let (numbers, tag) = text.split_once('-').map_or((text, None), |(numbers, tag)| (numbers, Some(tag)));
+            let (numbers, tag) = text.split_at(text.find('-').unwrap_or(text.len()));
             let numbers = numbers.split('.').map(number).collect::<Option<Vec<_>>>()?;
             let [major, minor, build] = numbers[..] else { return None };
             let is_line_end = |c: char| matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
-            let is_valid = tag.is_none_or(|tag| !tag.contains(is_line_end));
-            is_valid.then(|| Version { major, minor, build, tag: tag.map(str::to_owned) })
+            (!tag.contains(is_line_end)).then(|| Version { major, minor, build, tag: tag.to_owned() })
         };
         parse().ok_or_else(|| ReadError::Argument(format!("pattern '{text}' could not be parsed")))
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.build)?;
-        match &self.tag {
-            Some(tag) => write!(f, "-{tag}"),
-            None => Ok(()),
-        }
     }
 }
 
@@ -178,19 +158,21 @@ message! {
     }
 }
 
-/// Program and network of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MetaData {
-    /// Version that peers check.
-    pub version: Version,
-    /// Platform, at most 128 UTF-16 units.
-    pub platform: Option<String>,
-    /// Name of the program, as configured by its operator, at most 128 UTF-16 units.
-    pub application: Option<String>,
-    /// Bits of optional features.
-    pub features: i32,
-    /// Signed network byte; peers may report any number.
-    pub network_id: i32,
+message! {
+    /// Program and network of a node.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct MetaData {
+        /// Version that peers check.
+        pub version: Version = "version",
+        /// Platform, at most 128 UTF-16 units.
+        pub platform: Option<String> = "platform",
+        /// Name of the program, as configured by its operator, at most 128 UTF-16 units.
+        pub application: Option<String> = "application",
+        /// Bits of optional features.
+        pub features: i32 = default "features",
+        /// Signed network byte; peers may report any number.
+        pub network_id: i32 = default "networkId",
+    }
 }
 
 /// Public description of a node.
@@ -232,28 +214,6 @@ impl MetaData {
     /// Returns whether two nodes can work together: same network, compatible versions.
     pub fn is_compatible(&self, other: &MetaData) -> bool {
         self.network_id == other.network_id && self.version.is_compatible(&other.version)
-    }
-}
-
-impl Writable for MetaData {
-    fn write(&self, sink: &mut impl Encoder) {
-        Some(self.version.to_string()).write_field("version", sink);
-        self.platform.write_field("platform", sink);
-        self.application.write_field("application", sink);
-        sink.i32("features", self.features);
-        sink.i32("networkId", self.network_id);
-    }
-}
-
-impl Readable for MetaData {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        Ok(MetaData {
-            version: source.need_string("version", MAX_TEXT_UTF16)?.parse::<Version>()?,
-            platform: Option::read_field("platform", source)?,
-            application: Option::read_field("application", source)?,
-            features: source.i32("features")?.unwrap_or_default(),
-            network_id: source.i32("networkId")?.unwrap_or_default(),
-        })
     }
 }
 

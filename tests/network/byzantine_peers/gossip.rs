@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nisd::codec::Format;
 use nisd::crypto::KeyPair;
-use nisd::peer::experiences::Experience;
+use nisd::peer::trust::Experience;
 use nisd::peer::wire::{CommunicationTimeStamps, ExperiencePair, Identity, NodeExperiences, NodeInfo, NodeList};
 
 use super::attacks::{Attack, ExpectedOpinion, truth};

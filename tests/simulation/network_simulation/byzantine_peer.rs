@@ -8,7 +8,7 @@ use nisd::codec::{Context, Encoder, Format, Writable};
 use nisd::crypto::{KeyPair, Signature};
 use nisd::model::{Amount, Block, Hash256, Height, Timestamp, Transaction};
 use nisd::net::fetch::{FetchError, FetchLimits, FetchRequest};
-use nisd::peer::experiences::Experience;
+use nisd::peer::trust::Experience;
 use nisd::peer::wire::{
     AuthenticatedRequest, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint, ExperiencePair, HashChain,
     Identity, List, NodeExperiences, NodeInfo, NodeList, Score, ShortIds,

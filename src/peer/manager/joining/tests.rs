@@ -233,7 +233,7 @@ fn an_unidentified_peer_is_pinned_to_the_key_of_its_first_answer() {
     let endpoint = info(0).endpoint;
     let mut scene =
         Scene::new(PeerSettings { listed: vec![ListedPeer::Endpoint(endpoint.clone())], ..settings(&[]) }, 2);
-    assert_eq!(scene.manager.unidentified, [UnidentifiedPeer::new(endpoint)]);
+    assert_eq!(scene.manager.unidentified, [UnidentifiedPeer { endpoint, last_failure: None }]);
     scene.run_seconds(1);
     assert_eq!(scene.asked("/node/cysm"), [0]);
     assert_eq!(scene.manager.active().0, [info(0)]);

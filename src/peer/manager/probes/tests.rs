@@ -311,7 +311,7 @@ fn unresponsive_peers_are_pruned_and_reported_as_dropped() {
     scene.simulated_peers[0].list.clear();
     scene.run_seconds(3 * 3_600);
     assert_eq!(scene.state(1), None);
-    assert_eq!(scene.manager.table.dropped().map(|dropped| dropped.address).collect::<Vec<_>>(), [address_of(1)]);
+    assert_eq!(scene.manager.table.dropped.iter().map(|dropped| dropped.address).collect::<Vec<_>>(), [address_of(1)]);
 }
 
 #[test]

@@ -1,12 +1,11 @@
 use crate::model::network::ChainParameters;
 use crate::model::{Address, Checkpoint, Hash256, Height};
 use crate::peer::block_download::BlockDownload;
-use crate::peer::experiences::Experience;
-use crate::peer::experiences::LIFETIME;
 use crate::peer::manager::queries::{ASKED_HEIGHT_TIMEOUT, ASKED_HEIGHT_TTL};
 use crate::peer::manager::{ListedPeer, PeerSettings};
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::tests::*;
+use crate::peer::trust::{EXPERIENCE_LIFETIME, Experience};
 use crate::peer::wire::{ChainRequest, Endpoint, ExperiencePair, NodeInfo};
 
 fn timer(scene: &Scene, task: Task) -> &Timer {
@@ -106,7 +105,7 @@ fn time_synchronisation_queries_only_important_and_listed_peers() {
     asked.sort_unstable();
     assert_eq!((asked, scene.manager.active().0.len()), (vec![0, 1, 2], 4));
     // Two of a hundred accounts have too small a share for the full change.
-    let [round] = scene.manager.time_sync.rounds().collect::<Vec<_>>()[..] else { panic!("a round") };
+    let [round] = scene.manager.time_sync.rounds.iter().collect::<Vec<_>>()[..] else { panic!("a round") };
     assert_eq!((round.change, scene.manager.clock_shift), (358, 358));
     assert_eq!(timer(&scene, Task::TimeSynchronisation).successes, 1);
 }
@@ -161,12 +160,12 @@ fn network_time_does_not_follow_a_minority_of_listed_peers_and_reports_it() {
     scene.fake.importances.extend((0..3).map(|number| (address_of(number), 0.3)));
     scene.simulated_peers.iter_mut().take(2).for_each(|other| other.ahead = 3_600_000);
     scene.run_seconds(3);
-    assert_eq!((scene.manager.clock_shift, scene.manager.time_sync.rejected_offset().is_some()), (0, true));
+    assert_eq!((scene.manager.clock_shift, scene.manager.time_sync.rejected_offset.is_some()), (0, true));
     assert_eq!(timer(&scene, Task::TimeSynchronisation).failures, 1);
     scene.simulated_peers[2].ahead = 3_600_000;
     scene.run_seconds(61);
     assert!((3_599_000..=3_600_000).contains(&scene.manager.clock_shift), "{}", scene.manager.clock_shift);
-    assert_eq!(scene.manager.time_sync.rejected_offset(), None);
+    assert_eq!(scene.manager.time_sync.rejected_offset, None);
 }
 
 #[test]
@@ -236,7 +235,7 @@ fn own_experiences_expire_after_a_day() {
     scene.run_seconds(1);
     let now = scene.now();
     scene.manager.record_push(&pusher(0), &Ok(()), now);
-    scene.run_seconds(LIFETIME.as_secs() - 3_600);
+    scene.run_seconds(EXPERIENCE_LIFETIME.as_secs() - 3_600);
     assert_eq!(scene.experience(0), (1, 0));
     scene.run_seconds(8 * 3_600);
     assert_eq!(scene.experience(0), (0, 0));

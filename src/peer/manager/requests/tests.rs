@@ -183,7 +183,7 @@ fn the_call_history_lists_the_latest_fifty_and_all_outstanding_calls() {
         assert!(calls.enqueue(question(host)).is_some());
         send(&mut calls, at(millis(host as u64 * 1_000)), &mut fake);
     }
-    let latest: Vec<_> = calls.latest().collect();
+    let latest: Vec<_> = calls.latest.iter().collect();
     assert_eq!((latest.len(), latest[0].number, latest[49].number), (MAX_LATEST, 60, 11));
     assert_eq!((&*latest[0].host, &*latest[0].path), ("h59", "/node/cysm"));
     assert_eq!(latest[0].started, at(millis(59_000)).network);

@@ -124,7 +124,7 @@ fn a_successful_synchronisation_may_continue_without_delay() {
     let mut scene = pulled();
     let now = scene.now();
     scene.manager.on_blocks_validated(&address_of(0), &Ok(()), now);
-    scene.manager.synchronise_soon();
+    scene.manager.run_soon(Task::Synchronisation);
     scene.tick();
     assert_eq!(scene.asked("/chain/score").len(), 2);
 }
@@ -526,7 +526,7 @@ fn a_claim_whose_blocks_come_too_slowly_costs_its_peer_like_one_that_stalls() {
     let mut scene = Scene::new(settings(&[0, 1]), 2);
     scene.run_seconds(60);
     let mut download = verified_claim(0, Some(checkpoint));
-    (download.sync_peer, download.outcome) = (address_of(1), Some(DownloadOutcome::TooSlow));
+    (download.sync_peer, download.outcome) = (address_of(1), Some(DownloadOutcome::TooSlow(address_of(0))));
     scene.manager.block_download = Some(download);
     scene.manager.end_block_download(None, scene.now());
     assert_eq!((scene.experience(0), scene.experience(1)), ((0, 1), (0, 0)));
