@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
@@ -59,8 +60,11 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
     let data = data.as_deref();
     let home = std::env::home_dir();
     let home = home.as_deref();
-    let read = || load(config.as_deref(), overrides.clone(), home).map(|settings| line.with_data(settings));
-    let settings = || Ok::<_, CommandError>(prepare(read()?));
+    let read = || -> Result<Settings, CommandError> {
+        let read = load(config.as_deref(), overrides.clone(), home)?;
+        Ok(Settings { data: data.map_or(read.data, Path::to_owned), ..read })
+    };
+    let settings = || read().map(prepare);
     match command {
         Command::Run(command) => {
             // Checked before a private network is created for them.
@@ -68,8 +72,9 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
             if config.is_some() || line.sets("nem.network") {
                 return event_loop::run(command, log_notices(settings()?), None, SYSTEM, &|| Ok(read()?));
             }
-            let (devnet, made) = Devnet::open_or_make(overrides.clone(), data, command.fresh_keys, home, SYSTEM)?;
-            let reread = || Ok(Devnet::open(overrides.clone(), data, home)?.1);
+            let open = |make_with| Devnet::open(overrides.clone(), data, home, make_with);
+            let (devnet, made) = open(Some((command.fresh_keys, SYSTEM)))?;
+            let reread = || Ok(open(None)?.1);
             event_loop::run(command, log_notices(prepare(made)), Some(devnet), SYSTEM, &reread)
         }
         Command::Import(command) => {
@@ -92,7 +97,7 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
         Command::StatusOf(command) => commands::send::status_of(command, SYSTEM),
         Command::Watch(command) => commands::watch::watch(command, SYSTEM, stop_on_signals()?),
         Command::Devnet(command) => {
-            let (devnet, settings) = Devnet::open(overrides.clone(), data, home)?;
+            let (devnet, settings) = Devnet::open(overrides.clone(), data, home, None)?;
             commands::devnet::devnet(command, &prepare(settings), &devnet)
         }
         Command::Key(command) => commands::keys::key(command, SYSTEM),

@@ -184,12 +184,6 @@ impl CommandLine {
         Ok(CommandLine { command, config, overrides: overrides(matches)?, data })
     }
 
-    /// Puts the data folder of the command line into settings.
-    pub fn with_data(&self, mut settings: Settings) -> Settings {
-        settings.data = self.data.clone().unwrap_or(settings.data);
-        settings
-    }
-
     /// Returns whether a flag changes this setting.
     pub fn sets(&self, key: &str) -> bool {
         self.overrides.iter().any(|one| one.key == key)
@@ -268,7 +262,8 @@ pub struct Run {
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     pub http_port: Option<String>,
     /// A flag that does not exist; its error names the flags of the two interfaces.
-    #[arg(long, hide = true, value_parser = reject_port_flag())]
+    #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--http-port")
+        .and_suggest("the other port is --websocket-port"))]
     pub port: Option<String>,
     /// Port of the websocket interface, 0 for any [default: 7778]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
@@ -295,11 +290,6 @@ pub struct Run {
     pub trust_below: Option<String>,
     #[command(flatten)]
     pub common: Common,
-}
-
-/// Rejects `--port` and suggests the two flags that exist.
-fn reject_port_flag() -> UnknownArgumentValueParser {
-    UnknownArgumentValueParser::suggest_arg("--http-port").and_suggest("the other port is --websocket-port")
 }
 
 /// Why a command failed.
@@ -341,9 +331,6 @@ pub enum CommandError {
     /// The command has said everything; the program ends with this exit code.
     #[error("exit code {0}")]
     Exit(u8),
-    /// The system provides no randomness.
-    #[error("the system provides no random numbers: {0}")]
-    Randomness(io::Error),
     /// A port cannot be opened.
     #[error("cannot listen on {}: {}", .0, listening_text(.1))]
     Listen(SocketAddr, io::Error),
@@ -384,10 +371,6 @@ fn cannot_open(folder: &Path, error: &StoreError) -> String {
     }
 }
 
-/// Exit code: success.
-const EXIT_OK: u8 = 0;
-/// Exit code: a failure of a store, a block, a port or the like.
-const EXIT_FAILURE: u8 = 1;
 /// Exit code: wrong command line or settings. clap uses the same code.
 const EXIT_USAGE: u8 = 2;
 
@@ -397,14 +380,14 @@ impl CommandError {
         match self {
             CommandError::Exit(code) => *code,
             CommandError::Usage(_) | CommandError::Settings(_) => EXIT_USAGE,
-            _ => EXIT_FAILURE,
+            _ => 1,
         }
     }
 
     /// Returns the error of a failed write to standard output. A reader that closes early, such as `head`, is no failure.
     fn output(error: io::Error) -> CommandError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => CommandError::Exit(EXIT_OK),
+            io::ErrorKind::BrokenPipe => CommandError::Exit(0),
             _ => failed(format!("cannot write the output: {}", files::describe(&error))),
         }
     }
@@ -454,15 +437,9 @@ fn print_json(json: &str) -> Result<(), CommandError> {
 }
 
 fn escape_controls(json: &str) -> String {
-    let mut escaped = String::with_capacity(json.len());
-    for c in json.chars() {
-        if c.is_control() && !c.is_ascii_whitespace() {
-            escaped.push_str(&format!("\\u{:04x}", c as u32));
-        } else {
-            escaped.push(c);
-        }
-    }
-    escaped
+    let is_escaped = |c: char| c.is_control() && !c.is_ascii_whitespace();
+    let escape = |c: char| if is_escaped(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
+    json.chars().map(escape).collect()
 }
 
 /// Prints what a command line without a command asks for, such as the help, or why it is wrong.
@@ -518,7 +495,8 @@ fn node(url: &str) -> Result<NodeClient, CommandError> {
 /// Returns random bytes.
 pub fn random_bytes<const N: usize>(system: System) -> Result<Zeroizing<[u8; N]>, CommandError> {
     let mut bytes = Zeroizing::new([0; N]);
-    (system.random)(bytes.as_mut_slice()).map_err(CommandError::Randomness)?;
+    let filled = (system.random)(bytes.as_mut_slice());
+    filled.map_err(|error| failed(format!("the system provides no random numbers: {error}")))?;
     Ok(bytes)
 }
 
@@ -533,14 +511,10 @@ fn plain_folder(path: &Path) -> PathBuf {
 }
 
 fn height(text: &str) -> Result<Height, &'static str> {
-    match text.parse() {
-        Ok(height @ 1..=MAX_HEIGHT) => Ok(Height(height)),
-        _ => Err("a height is a whole number, at least 1"),
-    }
+    // Heights are transmitted as signed 64-bit numbers.
+    let height = text.parse().ok().filter(|height: &i64| *height >= 1);
+    height.map(|height| Height(height.unsigned_abs())).ok_or("a height is a whole number, at least 1")
 }
-
-/// Greatest possible height; heights are transmitted as signed 64-bit numbers.
-const MAX_HEIGHT: u64 = i64::MAX as u64;
 
 #[cfg(test)]
 mod tests {
