@@ -22,11 +22,12 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
+use crate::files;
 use crate::model::utc;
 
 /// First segments of the log targets of this program's own crates.
@@ -40,7 +41,7 @@ const MAX_EXIT_WAITS: u32 = 1_000;
 
 thread_local! {
     /// Thread-local: the program has one thread, and each test has its own log.
-    static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter::new()));
+    static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter { reopened: reopen() }));
 }
 
 /// Format of a log line.
@@ -290,17 +291,10 @@ struct StderrWriter {
 }
 
 impl StderrWriter {
-    /// Opens the standard error of this process.
-    fn new() -> StderrWriter {
-        StderrWriter { reopened: reopen() }
-    }
-
     /// Waits up to `limit` until standard error is writable. Returns whether it is.
     fn wait(limit: Duration) -> bool {
-        let stderr = io::stderr();
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         // The write reports errors, such as a closed reader.
-        poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&limit)).is_ok_and(|ready| ready > 0)
+        files::wait_until_ready(&io::stderr(), PollFlags::OUT, limit).unwrap_or(false)
     }
 }
 

@@ -5,11 +5,11 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 
 use super::{CommandError, Common, Stop, folder, height, in_file, in_store, print, store_options, usage};
 use crate::chain::{BrokenChain, HashChain};
@@ -95,7 +95,7 @@ pub fn open_block_files(paths: &[PathBuf], stop: &Stop) -> Result<Vec<BlockFile<
 }
 
 /// Time between two looks at the flag that ends reading a pipe.
-const STOP_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A pipe, or anything else that may deliver nothing for long. Reading it ends with an error once the flag is set.
 struct Pipe {
@@ -109,14 +109,6 @@ impl Pipe {
         let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
         Ok(Pipe { file: File::options().read(true).custom_flags(flags).open(path)?, stop })
     }
-
-    /// Returns whether there is something to read: bytes, or the end after the last writer.
-    fn is_ready(&self) -> io::Result<bool> {
-        match poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&STOP_CHECK_INTERVAL)) {
-            Err(Errno::INTR) => Ok(false),
-            ready => Ok(ready? > 0),
-        }
-    }
 }
 
 impl io::Read for Pipe {
@@ -125,7 +117,8 @@ impl io::Read for Pipe {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(io::Error::other("stopped while it was read"));
             }
-            if !self.is_ready()? {
+            // Something to read are bytes, or the end after the last writer.
+            if !files::wait_until_ready(&self.file, PollFlags::IN, STOP_CHECK_INTERVAL)? {
                 continue;
             }
             match self.file.read(buffer) {
