@@ -20,7 +20,7 @@ use crate::logging;
 use crate::model::{Checkpoint, Height};
 use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state;
-use crate::store::{self, AccessMode, Read, Store, StoreError, StoredHeader, WorkFolder};
+use crate::store::{self, AccessMode, Read, Snapshot, Store, StoreError, WorkFolder};
 
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
@@ -81,7 +81,7 @@ pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop)
     let (write_cache, stop_at) = (settings.write_cache, command.stop_at);
     let options = ImportOptions { write_cache, stop_at, trusted_below, ..ImportOptions::DEFAULT };
     let importer = BlockImporter::new(&store, &settings.network, nemesis, files, options)?;
-    let height = import_blocks(importer, settings.node.clock, system, &stop, command.stop_at, |_| Ok(()))?;
+    let height = import_blocks(importer, settings.node.clock, system, &stop, command.stop_at, None)?;
     log::info!("the chain is at height {height}");
     Ok(())
 }
@@ -97,9 +97,8 @@ pub fn nemesis_of(settings: &Settings) -> Result<Vec<u8>, CommandError> {
     if !has_store {
         let checked = authentic_nemesis_block(&nemesis, &settings.network, settings.nemesis_hash);
         checked.map_err(|error| {
-            let (path, advice) =
-                (settings.nemesis.path(), "name another file with nem.network.nemesisFilePath or --nemesis");
-            failed(format!("{}: {error}; {advice}", path.display()))
+            let advice = "name another file with nem.network.nemesisFilePath or --nemesis";
+            failed(format!("{}: {error}; {advice}", settings.nemesis.path().display()))
         })?;
     }
     Ok(nemesis)
@@ -133,12 +132,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     let importer = BlockImporter::new(&scratch, &network, nemesis, source, options)?;
     // A read of the store ends the check early.
     let (clock, stop) = (settings.node.clock, Stop::default());
-    let reached = import_blocks(importer, clock, system, &stop, Some(tip.height), |imported| {
-        fail_on_difference(match imported {
-            Imported::Block(block) => comparison.verify_block(block)?,
-            Imported::Commit => comparison.verify_indexes()?,
-        })
-    })?;
+    let reached = import_blocks(importer, clock, system, &stop, Some(tip.height), Some(&mut comparison))?;
     if reached < tip.height {
         return Err(BrokenChain::Missing(reached.next()).into());
     }
@@ -177,16 +171,8 @@ fn scratch_folder(data: &Path) -> Result<WorkFolder, CommandError> {
     WorkFolder::for_check(&elsewhere).map_err(in_file(&elsewhere))
 }
 
-/// What an import has done.
-pub enum Imported<'a> {
-    /// This block was imported. It may not be committed yet.
-    Block(&'a StoredHeader),
-    /// All blocks so far were committed.
-    Commit,
-}
-
 /// Imports all blocks and shows progress: on standard error as a rewritten line on a terminal, else as log lines.
-/// `observe` may end the import with an error. If it must stop, the blocks so far are committed first. Returns the height
+/// A difference that `verifier` finds ends the import with an error. If it must stop, the blocks so far are committed first. Returns the height
 /// of the last commit.
 pub fn import_blocks(
     mut importer: BlockImporter<'_>,
@@ -194,7 +180,7 @@ pub fn import_blocks(
     system: System,
     stop: &Stop,
     target: Option<Height>,
-    mut observe: impl FnMut(Imported<'_>) -> Result<(), CommandError>,
+    mut verifier: Option<&mut StoreVerifier<'_, Snapshot<'_>>>,
 ) -> Result<Height, CommandError> {
     let target = target.map(|height| height.0);
     let clock = NetworkClock::new(clock, (system.millis)());
@@ -205,7 +191,9 @@ pub fn import_blocks(
             let step = importer.step(now);
             let imported = importer.tip().filter(|tip| tip.height > last_height);
             last_height = importer.height();
-            imported.map_or(Ok(()), |block| observe(Imported::Block(block)))?;
+            if let (Some(block), Some(verifier)) = (imported, &mut verifier) {
+                fail_on_difference(verifier.verify_block(block)?)?;
+            }
             if stop.load(Ordering::Relaxed) {
                 importer.commit()?;
                 let height = importer.committed();
@@ -216,7 +204,9 @@ pub fn import_blocks(
                 ImportProgress::Committed { last, .. } => {
                     now = system.network_time(&clock);
                     log::debug!("committed up to height {last}");
-                    observe(Imported::Commit)?;
+                    if let Some(verifier) = &mut verifier {
+                        fail_on_difference(verifier.verify_indexes()?)?;
+                    }
                 }
                 ImportProgress::Working | ImportProgress::Syncing => {
                     steps += 1;
@@ -229,7 +219,7 @@ pub fn import_blocks(
             }
         }
     };
-    let result: Result<(), CommandError> = import();
+    let result = import();
     show(&meter.finish((system.millis)(), &progress_of(&importer, target)));
     result.map(|()| importer.committed())
 }

@@ -109,7 +109,7 @@ impl Rebuild {
             // The clock does not matter to blocks that were verified before.
             let clock = ClockMode::Still(Timestamp::MAX);
             let last = importer.rebuild_target();
-            import_blocks(importer, clock, system, &Stop::default(), last, |_| Ok(())).map(drop)
+            import_blocks(importer, clock, system, &Stop::default(), last, None).map(drop)
         })?;
         self.install()
     }
