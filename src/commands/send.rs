@@ -22,7 +22,7 @@ use crate::model::transaction::{Message, MessageKind, wire_network};
 use crate::model::{Address, Amount, Hash256, Mosaic, NetworkByte, Timestamp, Transaction};
 use crate::state::MosaicEntry;
 use crate::wallet::transfer::{TransferRequest, build, minimum_fee};
-use crate::wallet::values::{self, currency, decimal};
+use crate::wallet::values::{self, NETWORKS, currency, decimal};
 use crate::wallet::{
     Fate, NodeClient, SignedTransaction, TRANSACTIONS, TransactionStatus, await_end, describe, explain_result,
     is_signed_transaction, printable, read_transaction,
@@ -294,9 +294,8 @@ fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
 
 /// Warns if the signer makes all blocks: they hold no transactions of their harvester, so this one is never confirmed.
 fn warn_if_only_harvester(node: &NodeClient, transaction: &Transaction, network: Option<&str>) {
-    const PUBLIC: [&str; 3] = ["mainnet", "testnet", "mijinnet"];
     let signer = transaction.signer_address(wire_network(transaction.version));
-    let is_private = network.is_some_and(|name| !PUBLIC.contains(&name));
+    let is_private = network.is_some_and(|name| NETWORKS.iter().all(|(public, _)| *public != name));
     if is_private && node.is_only_harvester(&signer).unwrap_or(false) {
         print_note(&format!(
             "{signer} is the only account that harvests on this node, and a block contains no transactions of its own \
@@ -314,8 +313,8 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
     let status = await_end(node, &packet.transaction.hash(), limit, system, |_| ())?;
     if status.fate == Fate::Confirmed {
         let height = status.number("height");
-        let printed = print(&format!("confirmed at height: {height}\n")).and_then(|()| finish_output());
-        return printed.map_err(|error| unprinted(packet, &format!("was confirmed at height {height}"), error));
+        let fate = format!("was confirmed at height {height}");
+        return print_outcome(packet, &fate, &format!("confirmed at height: {height}\n"));
     }
     Err(failed(if status.is_failure() {
         format!("the transaction is not in the chain: {status}")
@@ -362,17 +361,17 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
 /// Announces a transaction and prints the answer.
 fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandError> {
     let answer = node.announce(packet)?;
-    let printed = print(&format!("{answer}\n")).and_then(|()| finish_output());
+    let printed = print_outcome(packet, "was announced", &format!("{answer}\n"));
     if answer.is_success() {
-        return printed.map_err(|error| unprinted(packet, "was announced", error));
+        return printed;
     }
     let reason = explain_result(answer.code);
     Err(failed(format!("the node rejected the transaction ({}): {reason}", answer.name)))
 }
 
-/// Returns the error of a command that cannot print what became of its transaction: who sends it again pays twice.
-fn unprinted(packet: &SignedTransaction, fate: &str, error: CommandError) -> CommandError {
-    match error {
+/// Prints what became of a transaction. The error says it, too, as `fate`: who sends the transaction again pays twice.
+fn print_outcome(packet: &SignedTransaction, fate: &str, outcome: &str) -> Result<(), CommandError> {
+    print(outcome).and_then(|()| finish_output()).map_err(|error| match error {
         CommandError::Failed(reason) => {
             let hash = packet.transaction.hash();
             failed(format!(
@@ -380,7 +379,7 @@ fn unprinted(packet: &SignedTransaction, fate: &str, error: CommandError) -> Com
             ))
         }
         other => other,
-    }
+    })
 }
 
 /// Runs `nisd status-of`. Ends with the exit code of the status.

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::node::{NodeClient, NodeError, printable};
 use super::signed_transaction::{mosaics_sent, transaction_of};
+use super::status::signatures;
 use super::values::currency;
 use crate::codec::lenient_json;
 use crate::model::transaction::{LinkMode, Message, MessageKind, Transfer, wire_network};
@@ -115,7 +116,9 @@ pub fn describe_event(event: &Event) -> Option<String> {
     let parts = match event.name.as_str() {
         "transaction" => [time("/timeStamp"), height, confirmations, Some(payment(&event.data)), hash],
         "undone" => [word("undone"), time("/timeStamp"), height, Some(payment(&event.data)), hash],
-        "unconfirmed" => [word("unconfirmed"), time("/since"), Some(payment(&event.data)), signatures(&data), hash],
+        "unconfirmed" => {
+            [word("unconfirmed"), time("/since"), Some(payment(&event.data)), describe_signatures(&data), hash]
+        }
         "left" => {
             let conflict = text("/conflict/hash").map(|hash| format!("in conflict with {hash}"));
             let reason = [text("/reason"), text("/message").map(|name| format!("({name})")), conflict];
@@ -215,14 +218,9 @@ fn other_kind(transaction: &Transaction) -> String {
 }
 
 /// Describes the signatures of an unconfirmed multisig transaction.
-fn signatures(data: &Value) -> Option<String> {
-    let multisig = data.get("multisig")?;
-    let count = |name: &str| multisig.get(name).and_then(Value::as_array).map_or(0, Vec::len);
-    let address = |one: &Value| one.get("address").and_then(Value::as_str).map(printable);
-    let missing = multisig.get("missing").and_then(Value::as_array);
-    let missing: Vec<_> = missing.into_iter().flatten().filter_map(address).collect();
-    let required = multisig.get("required").and_then(Value::as_u64).unwrap_or_default();
-    let signed = format!("signed by {} of {required} cosignatories", count("signed"));
+fn describe_signatures(data: &Value) -> Option<String> {
+    let (required, [signed, missing]) = signatures(data.get("multisig")?);
+    let signed = format!("signed by {} of {required} cosignatories", signed.len());
     Some(if missing.is_empty() { signed } else { format!("{signed}, missing: {}", missing.join(" ")) })
 }
 

@@ -261,10 +261,7 @@ impl NodeClient {
         answer: Result<Response, FetchError>,
     ) -> Result<Vec<u8>, NodeError> {
         let node = self.url();
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return Err(NodeError::NoAnswer { node, error }),
-        };
+        let answer = answer.map_err(|error| NodeError::NoAnswer { node: node.clone(), error })?;
         let status = answer.status;
         if status == 200 {
             return Ok(answer.body);

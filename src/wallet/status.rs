@@ -78,6 +78,15 @@ fn text(object: &Value, name: &str) -> String {
     object.get(name).and_then(Value::as_str).map(printable).unwrap_or_default()
 }
 
+/// Returns how many cosignatories a multisig transaction needs, and the addresses of those that have signed it and of those
+/// that have not.
+pub(super) fn signatures(multisig: &Value) -> (u64, [Vec<String>; 2]) {
+    let signers = |name| multisig.get(name).and_then(Value::as_array).into_iter().flatten();
+    let addresses = |name| signers(name).map(|signer| text(signer, "address")).collect();
+    let required = multisig.get("required").and_then(Value::as_u64);
+    (required.unwrap_or_default(), ["signed", "missing"].map(addresses))
+}
+
 impl fmt::Display for TransactionStatus {
     /// Writes lines for people, without the last line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,12 +95,7 @@ impl fmt::Display for TransactionStatus {
             Fate::Unconfirmed => {
                 write!(f, "unconfirmed since {}, deadline {}", self.time("since"), self.time("deadline"))?;
                 let Some(multisig) = known("multisig") else { return Ok(()) };
-                let list = |name: &str| -> Vec<String> {
-                    let signers = multisig.get(name).and_then(Value::as_array);
-                    signers.into_iter().flatten().map(|signer| text(signer, "address")).collect()
-                };
-                let (signed, missing) = (list("signed"), list("missing"));
-                let required = multisig.get("required").and_then(Value::as_u64).unwrap_or_default();
+                let (required, [signed, missing]) = signatures(multisig);
                 write!(f, "\nsigned by {} of {required} needed: {}", signed.len(), signed.join(" "))?;
                 if missing.is_empty() { Ok(()) } else { write!(f, "\nnot signed by: {}", missing.join(" ")) }
             }
