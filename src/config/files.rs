@@ -38,17 +38,14 @@ pub enum NemesisSource {
 impl NemesisSource {
     /// Reads the block in verifiable binary form, without parsing it.
     pub fn read(&self) -> Result<Vec<u8>, NemesisError> {
-        let failed = |error| NemesisError { path: self.path(), error };
-        let path = match self {
-            NemesisSource::Embedded(compressed) => {
-                let mut bytes = Vec::new();
-                GzDecoder::new(*compressed).read_to_end(&mut bytes).map_err(failed)?;
-                return Ok(bytes);
+        let mut bytes = Vec::new();
+        let read = match self {
+            NemesisSource::Embedded(compressed) => GzDecoder::new(*compressed).read_to_end(&mut bytes).map(|_| bytes),
+            NemesisSource::File(path) => {
+                files::read(path, MAX_NEMESIS_BYTES).map(|mut read| std::mem::take(&mut *read))
             }
-            NemesisSource::File(path) => path,
         };
-        let mut bytes = files::read(path, MAX_NEMESIS_BYTES).map_err(failed)?;
-        Ok(std::mem::take(&mut *bytes))
+        read.map_err(|error| NemesisError { path: self.path(), error })
     }
 
     /// Returns the absolute path of the file; an embedded block has an empty one.

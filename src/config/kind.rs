@@ -134,6 +134,11 @@ const fn form<T>(allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>) -> 
     Kind::Form { allowed, parse, is_secret: false }
 }
 
+/// A text that is never shown.
+const fn secret<T>(allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>) -> Kind<T> {
+    Kind::Form { allowed, parse, is_secret: true }
+}
+
 pub(super) const TEXT: Kind<String> = form("a text", |source| parse_text(source.text));
 pub(super) const NAME: Kind<String> = form("a name of 1 to 64 characters", |source| parse_name(source.text));
 /// A path: `%h` is the home folder, and a relative path starts at the folder of the file that set it.
@@ -180,19 +185,13 @@ pub(super) const ADDRESSES: Kind<Vec<Address>> =
         }
         None => Ok(Vec::new()),
     });
-pub(super) const SECRET: Kind<Option<PrivateKey>> = Kind::Form {
-    allowed: "nothing, or a private key of 64 hex digits",
-    parse: |source| match parse_secrets(source.text)? {
+pub(super) const SECRET: Kind<Option<PrivateKey>> =
+    secret("nothing, or a private key of 64 hex digits", |source| match parse_secrets(source.text)? {
         mut keys if keys.len() <= 1 => Ok(keys.pop()),
         _ => Err("is a list".to_owned()),
-    },
-    is_secret: true,
-};
-pub(super) const SECRETS: Kind<Vec<PrivateKey>> = Kind::Form {
-    allowed: "nothing, or private keys of 64 hex digits, joined by |",
-    parse: |source| parse_secrets(source.text),
-    is_secret: true,
-};
+    });
+pub(super) const SECRETS: Kind<Vec<PrivateKey>> =
+    secret("nothing, or private keys of 64 hex digits, joined by |", |source| parse_secrets(source.text));
 pub(super) const LOCAL_ADDRESSES: Kind<LocalAddresses> = form(
     "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight parts), joined by |",
     |source| addresses(source.text, LocalAddresses::add_entry),

@@ -92,7 +92,7 @@ pub(super) fn identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option
 /// of a private network is set.
 fn suggest_network(name: &str, reader: &Reader<'_>) -> Option<&'static Known> {
     const MAX_DISTANCE: usize = 2;
-    if PRIVATE_KEYS.iter().any(|key| reader.is_set(key)) {
+    if PRIVATE_KEYS.iter().any(|key| reader.layers.get(key).is_some()) {
         return None;
     }
     let distance = |known: &Known| strsim::damerau_levenshtein(&name.to_lowercase(), known.name);
@@ -126,7 +126,7 @@ fn known_identity(known: &Known) -> Option<Identity> {
 fn private_identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Identity> {
     let name = set.name.clone();
     for key in PRIVATE_KEYS {
-        if !reader.is_set(key) {
+        if reader.layers.get(key).is_none() {
             reader.wrong(key, format!("is missing; the private network {name:?} needs it"));
         }
     }
@@ -252,16 +252,6 @@ fn default_forks(byte: NetworkByte) -> Forks {
         treasury_fallback_hashes: Hash256::from_hex(TREASURY_FALLBACK_HASH).into_iter().collect(),
     }
 }
-
-/// Keys of the forks whose heights depend on the network byte, in the order of their heights in mainnet.
-pub(super) const FORK_KEYS: [&str; 6] = [
-    "nis.multisigMOfNForkHeight",
-    "nis.mosaicsForkHeight",
-    "nis.firstFeeForkHeight",
-    "nis.remoteAccountForkHeight",
-    "nis.mosaicRedefinitionForkHeight",
-    "nis.secondFeeForkHeight",
-];
 
 /// Height of mainnet's treasury block.
 const TREASURY_HEIGHT: u64 = 3_481_580;

@@ -172,7 +172,7 @@ pub struct Override {
 pub(super) struct Layers {
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
-    values: BTreeMap<String, Override>,
+    pub values: BTreeMap<String, Override>,
     /// Keys set twice in files: the key, the overridden origin, the effective one.
     pub repeated: Vec<(String, Origin, Origin)>,
 }
@@ -194,11 +194,6 @@ impl Layers {
     pub fn get(&self, key: &str) -> Option<&Override> {
         self.values.get(key)
     }
-
-    /// Returns every key that was set, in alphabetical order, with its origin.
-    pub fn keys(&self) -> impl Iterator<Item = (&str, &Origin)> {
-        self.values.iter().map(|(key, value)| (key.as_str(), &value.origin))
-    }
 }
 
 /// Reads values of settings and collects all problems.
@@ -213,24 +208,10 @@ pub(super) struct Reader<'a> {
     pub problems: Vec<Problem>,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(layers: &'a Layers, home: Option<&'a Path>) -> Reader<'a> {
-        Reader { layers, home, network: None, problems: Vec::new() }
-    }
-
-    /// Returns whether a setting is set, even to a wrong value.
-    pub fn is_set(&self, name: &str) -> bool {
-        self.layers.get(name).is_some()
-    }
-
+impl Reader<'_> {
     /// Returns whether a problem with a setting was recorded.
     pub fn is_wrong(&self, name: &str) -> bool {
         self.problems.iter().any(|problem| problem.key == name)
-    }
-
-    /// Returns the path of a file beside the configuration file, or in the current folder without one.
-    pub fn beside_file(&self, name: &str) -> PathBuf {
-        self.layers.file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).join(name)
     }
 
     /// Returns the value of a setting, else its default, else `None`.

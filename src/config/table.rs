@@ -34,7 +34,7 @@ const MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "1G" } else { "64G
 const MAX_MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "2G" } else { "4T" };
 
 const BY_NETWORK: &str = "mainnet, mijinnet, testnet: that of the network; others must set it";
-const BY_BYTE: &str =
+pub(super) const BY_BYTE: &str =
     "testnet: 1; others by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
 
 /// One setting.
