@@ -6,8 +6,6 @@
 //! Results go to standard output; descriptions of what a command will do, and warnings, go to standard error. No command
 //! takes a private key as an argument, where other users can read it.
 
-pub mod apostille;
-pub mod backup;
 pub mod config;
 pub mod devnet;
 pub mod help;
@@ -16,7 +14,6 @@ pub mod keys;
 pub mod peers;
 pub mod reindex;
 pub mod send;
-pub mod service;
 pub mod status;
 pub mod store;
 pub mod watch;
@@ -84,7 +81,7 @@ pub enum Command {
     Reindex(store::StoreArguments),
     /// Copy the store, also of a running node, to another folder
     #[command(after_help = notes!("backup"))]
-    Backup(backup::Backup),
+    Backup(store::Backup),
     /// Print the digest of the state, to compare two nodes of the same version
     Digest(store::StoreArguments),
     /// Write blocks in the recorded format
@@ -101,7 +98,7 @@ pub enum Command {
     Completions(help::Completions),
     /// Print a systemd unit that runs the node
     #[command(after_help = notes!("service"))]
-    Service(service::Service),
+    Service(config::Service),
     /// Show what a running node knows of its peers
     #[command(after_help = notes!("peers"))]
     Peers(peers::Peers),
@@ -128,7 +125,7 @@ pub enum Command {
     Send(send::Send),
     /// Notarise files, and verify notarised files
     #[command(subcommand, after_help = notes!("apostille"))]
-    Apostille(apostille::ApostilleCommand),
+    Apostille(send::ApostilleCommand),
     /// Sign a transaction of any kind
     #[command(after_help = send::with_transactions(notes!("sign")))]
     Sign(send::Sign),

@@ -5,9 +5,8 @@ use std::time::Duration;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::node::{NodeClient, NodeError, printable};
-use super::signed_transaction::{mosaics_sent, transaction_of};
-use super::status::signatures;
+use super::node::{NodeClient, NodeError, printable, signatures};
+use super::transaction::{mosaics_sent, transaction_of};
 use super::values::currency;
 use crate::codec::lenient_json;
 use crate::model::transaction::{LinkMode, Message, MessageKind, Transfer, wire_network};
