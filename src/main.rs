@@ -36,15 +36,14 @@ fn main() -> ExitCode {
     if let Some(hint) = commands::tilde_hint(std::env::args_os()) {
         commands::print_note(&hint);
     }
-    let result = match CommandLine::parse(std::env::args_os(), long_version().leak()) {
+    let mut result = match CommandLine::parse(std::env::args_os(), long_version().leak()) {
         Ok(line) => run(line),
         Err(error) => commands::end_parsing(&error),
     };
-    let result = match result {
-        // The command knows better what its own failure means.
-        Err(error) if !matches!(error, CommandError::Exit(_)) => Err(error),
-        result => commands::finish_output().and(result),
-    };
+    // A command that failed knows better what its own failure means.
+    if matches!(result, Ok(()) | Err(CommandError::Exit(_))) {
+        result = commands::finish_output().and(result);
+    }
     if let Err(error) = &result
         && !matches!(error, CommandError::Exit(_))
     {
@@ -81,9 +80,9 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
             commands::import::import(command, &log_notices(settings()?), SYSTEM, stop_on_signals()?)
         }
         Command::Dump(command) => commands::store::dump(command, &settings()?, stop_on_signals()?),
-        Command::Rollback(command) => commands::reindex::rollback(command, &settings()?, SYSTEM),
+        Command::Rollback(command) => commands::import::rollback(command, &settings()?, SYSTEM),
         Command::Check(command) => commands::import::check(command, &settings()?, SYSTEM, stop_on_signals()?),
-        Command::Reindex(command) => commands::reindex::reindex(command, &settings()?, SYSTEM),
+        Command::Reindex(command) => commands::import::reindex(command, &settings()?, SYSTEM),
         Command::Backup(command) => commands::store::backup(command, &settings()?, SYSTEM, stop_on_signals()?),
         Command::Digest(command) => commands::store::digest(command, &settings()?, stop_on_signals()?),
         Command::Export(command) => commands::store::export(command, &settings()?, stop_on_signals()?),

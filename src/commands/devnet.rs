@@ -145,7 +145,8 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     let explorer = if settings.http.explorer { format!("  {url}/explorer in a browser\n") } else { String::new() };
     let at = if http == USUAL_PORT { String::new() } else { format!(" --node {url}") };
     let text = format!("{explorer}  {program} status{at}\n  curl {url}/chain/height\n");
-    let (Some(alice), Some(bob)) = (devnet.account(Role::Alice), devnet.account(Role::Bob)) else { return text };
+    let account = |role| devnet.accounts.iter().find(|account| account.role == role);
+    let (Some(alice), Some(bob)) = (account(Role::Alice), account(Role::Bob)) else { return text };
     let (key_file, bob) = (alice.key_file.display(), &bob.address);
     format!(
         "{text}  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait\n  \
@@ -155,22 +156,8 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     )
 }
 
-const JOIN_HEADER: &str = "\
-# Settings with which another node joins this private network. With nisd:
-#
-#   nisd run --config config-user.properties
-#
-# With NIS1: put the three files into the folder of its own configuration (on its class path).
-#
-# All nodes of the network must have the same values here:
-";
-const JOIN_NODE_HEADER: &str = "
-# The node that joins. Without its own key (nis.bootKey) it generates one at each start. To harvest, set nis.bootKey to
-# the key of an account of the network that has importance, and the value below to true.
-nis.shouldAutoHarvestOnBoot = false
-# Peers report the node's address to it. If they cannot, set nem.host, and this to Disabled.
-nis.ipDetectionMode = AutoOptional
-";
+/// Settings with which another node joins, with a word in place of those of the network.
+const JOIN_SETTINGS: &str = include_str!("join.properties");
 
 /// Returns what another node needs to join the network of these settings through their node: the URL of this node, and
 /// name and content of three files: settings, nemesis block, and a peer list with one entry. `host` is its address for other nodes; the default is that of
@@ -195,7 +182,7 @@ fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [(Stri
         "identity": {"name": name, "public-key": public.to_string()},
     }]});
     let nemesis_file = format!("nemesis-{}.bin", network.name);
-    let text = format!("{JOIN_HEADER}{}{JOIN_NODE_HEADER}", network_properties(network, &nemesis_file));
+    let text = JOIN_SETTINGS.replace("NETWORK\n", &network_properties(network, &nemesis_file));
     let files = [
         ("config-user.properties".to_owned(), text.into_bytes()),
         (nemesis_file, settings.nemesis.read()?),
@@ -428,11 +415,6 @@ impl Devnet {
             }
         }
         Ok((Devnet { folder, accounts }, settings))
-    }
-
-    /// Returns the account of a role.
-    pub fn account(&self, role: Role) -> Option<&Account> {
-        self.accounts.iter().find(|account| account.role == role)
     }
 }
 

@@ -12,7 +12,6 @@ pub mod help;
 pub mod import;
 pub mod keys;
 pub mod peers;
-pub mod reindex;
 pub mod send;
 pub mod status;
 pub mod store;
@@ -72,7 +71,7 @@ pub enum Command {
     /// Print the state at the tip as one line of JSON
     Dump(store::StoreArguments),
     /// Roll back to a lower height, as far as the undo journal reaches
-    Rollback(reindex::Rollback),
+    Rollback(import::Rollback),
     /// Verify a whole store again, from the nemesis block on
     #[command(after_help = notes!("check"))]
     Check(import::Check),

@@ -126,13 +126,8 @@ fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &St
         if stop.load(Ordering::Relaxed) || quits {
             return Ok(());
         }
-        last_error = match node.metrics(context) {
-            Ok(metrics) => {
-                seen.before = Some(std::mem::replace(&mut seen.metrics, metrics));
-                None
-            }
-            Err(error) => Some(error),
-        };
+        let update = |metrics| seen.before = Some(std::mem::replace(&mut seen.metrics, metrics));
+        last_error = node.metrics(context).map(update).err();
     }
 }
 
@@ -315,13 +310,9 @@ const ROWS: [(&str, Row); 14] = [
         Some(format!("{received}, {}", one("sent", "nisd_network_sent_bytes_total")?))
     }),
     ("Clients", |v| {
-        let (known, waiting) = (v.value("nisd_clients")?, v.value("nisd_clients_waiting")?);
+        let (known, waiting) = (number(v.value("nisd_clients")?), number(v.value("nisd_clients_waiting")?));
         let share = 100.0 * v.value("nisd_client_work_ratio")?;
-        Some(format!(
-            "{}, {} throttled, the largest uses {share:.1} % of the processor",
-            number(known),
-            number(waiting)
-        ))
+        Some(format!("{known}, {waiting} throttled, the largest uses {share:.1} % of the processor"))
     }),
     ("Loop", |v| Some(format!("longest step {}", short(v.value("nisd_loop_step_longest_seconds")?)))),
     ("Commits", |v| {
@@ -343,10 +334,8 @@ const ROWS: [(&str, Row); 14] = [
     ("Clock", |v| {
         let jumps = plural(v.value("nisd_clock_jumps_total")?, "jump");
         let offset = v.value("nisd_clock_offset_seconds").filter(|offset| *offset != 0.0);
-        Some(match offset {
-            Some(offset) => format!("peers are {offset:+.1} s ahead, {jumps}"),
-            None => jumps,
-        })
+        let ahead = offset.map(|offset| format!("peers are {offset:+.1} s ahead, ")).unwrap_or_default();
+        Some(ahead + &jumps)
     }),
 ];
 

@@ -129,10 +129,11 @@ impl KnownPeers {
     }
 
     fn add(&mut self, number: usize, entry: &Value, context: Context) -> Result<(), String> {
-        let name = || match entry.get("identity").and_then(|identity| identity.get("name")) {
-            Some(Value::String(name)) => format!(" ({})", quoted(name)),
-            _ => String::new(),
+        let text = |object, member| match entry.get(object).and_then(|object| object.get(member)) {
+            Some(Value::String(text)) => Some(text),
+            _ => None,
         };
+        let name = || text("identity", "name").map(|name| format!(" ({})", quoted(name))).unwrap_or_default();
         let read = JsonDecoder::new(entry, context).and_then(|mut source| NodeInfo::read_unchecked(&mut source));
         match read.map_err(|error| format!("entry {number}{}: {error}", name()))? {
             Ok(node) if self.nodes.iter().any(|known| known.identity.key == node.identity.key) => {}
@@ -141,11 +142,8 @@ impl KnownPeers {
                 self.numbers.push(number);
             }
             Err(error) => {
-                let host = match entry.get("endpoint").and_then(|endpoint| endpoint.get("host")) {
-                    Some(Value::String(host)) => parse_host(host).err(),
-                    _ => None,
-                };
-                let why = host.map(|why| format!(" ({why})")).unwrap_or_default();
+                let wrong_host = text("endpoint", "host").and_then(|host| parse_host(host).err());
+                let why = wrong_host.map(|why| format!(" ({why})")).unwrap_or_default();
                 let text = format!("entry {number}{} of the list of peers is left out: {error}{why}", name());
                 self.diagnostics.push(Diagnostic::warn(text));
             }

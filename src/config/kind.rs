@@ -111,9 +111,7 @@ pub(super) const fn integer<T: TryFrom<i64>>(min: i64, max: i64) -> Kind<T> {
 }
 
 /// A port; 0 lets the system choose.
-pub(super) const fn port() -> Kind<u16> {
-    integer(0, 65_535)
-}
+pub(super) const PORT: Kind<u16> = integer(0, 65_535);
 
 /// A whole number of seconds.
 pub(super) const fn seconds(min: i64, max: i64) -> Kind<Duration> {

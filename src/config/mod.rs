@@ -21,7 +21,7 @@ pub use kind::{Bind, LocalAccess};
 pub use network::network_properties;
 pub use reader::{ConfigError, Diagnostic, Origin, Override, Problem};
 pub use settings::{SettingChange, Settings, address_space_warning, build, load, no_block_source_warning};
-pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, Section, WebsocketSettings};
+pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, WebsocketSettings};
 
 pub use crate::api::Features;
 pub use crate::peer::IpDetection;

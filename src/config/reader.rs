@@ -33,14 +33,6 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the base folder of relative paths: that of the file, or `None` for the current folder.
-    pub(super) fn folder(&self) -> Option<&Path> {
-        match self {
-            Origin::File { path, .. } => path.parent(),
-            _ => None,
-        }
-    }
-
     /// Returns a sort key: lines of the file first, then the command line, then defaults.
     pub(super) fn order(&self) -> (u8, usize) {
         match self {
@@ -67,14 +59,12 @@ pub enum ConfigError {
 
 /// Describes all problems.
 fn list(problems: &[Problem]) -> String {
-    let mut text = match problems.len() {
-        1 => "a setting is wrong:".to_owned(),
-        count => format!("{count} settings are wrong:"),
+    let count = match problems.len() {
+        1 => "a setting is wrong".to_owned(),
+        count => format!("{count} settings are wrong"),
     };
-    for problem in problems {
-        text.push_str(&format!("\n\n{problem}"));
-    }
-    text + "\n\n`nisd settings` describes every setting."
+    let problems: String = problems.iter().map(|problem| format!("{problem}\n\n")).collect();
+    format!("{count}:\n\n{problems}`nisd settings` describes every setting.")
 }
 
 /// A wrong, missing or unknown setting. `Display` describes it for a person, on several lines.
@@ -114,10 +104,6 @@ impl Diagnostic {
 
     pub(super) fn warn(text: impl Into<String>) -> Diagnostic {
         Diagnostic { level: log::Level::Warn, ..Diagnostic::error(0, text) }
-    }
-
-    pub(super) fn info(text: impl Into<String>) -> Diagnostic {
-        Diagnostic { level: log::Level::Info, ..Diagnostic::error(0, text) }
     }
 }
 
@@ -219,7 +205,8 @@ impl Reader<'_> {
         let (home, network) = (self.home, self.network);
         let parse = |text, folder| kind.parse(&Source { text, folder, home, network });
         if let Some(Override { value, origin, .. }) = self.layers.get(name) {
-            match parse(value, origin.folder()) {
+            let folder = if let Origin::File { path, .. } = origin { path.parent() } else { None };
+            match parse(value, folder) {
                 Ok(value) => return Some(value),
                 Err(why) => self.wrong(name, why),
             }
@@ -279,6 +266,7 @@ mod tests {
         assert_eq!(shown("a"), "2 dir/a.properties:3");
         assert_eq!(shown("c"), "3 --set on the command line");
         assert_eq!(layers.repeated.len(), 1);
-        assert_eq!(layers.get("a").unwrap().origin.folder(), Some(Path::new("dir")));
+        let Origin::File { path, .. } = &layers.get("a").unwrap().origin else { panic!("a file") };
+        assert_eq!(path.parent(), Some(Path::new("dir")));
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use log::Level;
 use sha2::{Digest, Sha256};
 
 use super::files::{KnownPeers, NemesisSource, peers_file_name};
@@ -173,11 +174,8 @@ fn check_ports(reader: &mut Reader<'_>, http: &HttpSettings, websocket_port: u16
     const HTTP: &str = "nem.httpPort";
     const WEBSOCKET: &str = "nem.websocketPort";
     if http.port == websocket_port && http.port != 0 && !reader.is_wrong(HTTP) {
-        reader.problem(
-            WEBSOCKET,
-            "is the port of the HTTP interface",
-            format!("another port than {HTTP} = {}", http.port),
-        );
+        let allowed = format!("another port than {HTTP} = {}", http.port);
+        reader.problem(WEBSOCKET, "is the port of the HTTP interface", allowed);
     }
     let Some(metrics) = http.metrics.filter(|_| !reader.is_wrong("nisd.bindAddress")) else { return };
     let is_taken = |name, port| port == metrics.port() && port != 0 && !reader.is_wrong(name);
@@ -363,7 +361,8 @@ fn check_keys(reader: &mut Reader<'_>) -> Vec<Diagnostic> {
         notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this value is used")));
     }
     if !ignored.is_empty() {
-        notices.push(Diagnostic::info(format!("settings without effect in this node: {}", ignored.join(", "))));
+        let text = format!("settings without effect in this node: {}", ignored.join(", "));
+        notices.push(Diagnostic { level: Level::Info, ..Diagnostic::warn(text) });
     }
     notices
 }

@@ -18,9 +18,6 @@ use crate::model::{Address, Amount, Body, Height, Mosaic, MosaicId, NetworkByte,
 use crate::rules::{self, FeeSchedule, Rejection};
 use crate::state::MosaicEntry;
 
-/// Maximum bytes of a transaction that a node reads.
-const MAX_DATA_BYTES: usize = limits::MAX_BYTES;
-
 /// Returns the address of the all-zero public key, an account without an owner.
 pub fn ownerless_address(network: NetworkByte) -> Address {
     Address::from_public_key(&PublicKey([0; 32]), network)
@@ -117,9 +114,9 @@ pub fn is_signed_transaction(text: &[u8]) -> bool {
 fn parse_signed_bytes(data: &[u8]) -> Result<Transaction, String> {
     /// Offset of the version, after the type.
     const VERSION: usize = 4;
-    if data.len() > MAX_DATA_BYTES {
-        let length = data.len();
-        return Err(format!("the transaction has {length} bytes; nodes accept at most {MAX_DATA_BYTES}"));
+    let (length, limit) = (data.len(), limits::MAX_BYTES);
+    if length > limit {
+        return Err(format!("the transaction has {length} bytes; nodes accept at most {limit}"));
     }
     let version = data.get(VERSION..).and_then(|rest| rest.first_chunk()).ok_or_else(ReadError::end_of_stream);
     let network = version.map(|version| wire_network(i32::from_le_bytes(*version)));
