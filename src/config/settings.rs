@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use log::Level;
 use sha2::{Digest, Sha256};
 
-use super::files::{KnownPeers, NemesisSource, peers_file_name};
 use super::kind::parse_host_names;
-use super::network::{self, AFTER_ALL_FORKS, Identity, is_known};
+use super::network::{self, AFTER_ALL_FORKS, Identity, KnownPeers, NemesisSource, is_known, peers_file_name};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, quoted, redact_key};
 use super::table::{
