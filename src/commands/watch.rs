@@ -369,7 +369,7 @@ impl Watcher<'_> {
         let mut stream = node.events(&self.command.target(last_id.is_some()), addresses, last_id)?;
         let mut heard = (self.system.millis)();
         while !self.is_stopped() {
-            if let Some(event) = stream.next_arrived() {
+            if let Some(event) = stream.reader.next_event() {
                 self.backoff = BACKOFF.0;
                 check(&stream, &event)?;
                 if !self.handle(event)? {
@@ -385,7 +385,8 @@ impl Watcher<'_> {
             if has_arrived {
                 heard = now;
             } else if now.saturating_sub(heard) >= MAX_SILENCE.as_millis() as u64 {
-                return Err(stream.silent(MAX_SILENCE).into());
+                // Not even a heartbeat.
+                return Err(stream.ended(format!("nothing received for {} s", MAX_SILENCE.as_secs())).into());
             }
         }
         Ok(())

@@ -22,7 +22,8 @@ pub const EVENTS: &str = "/events";
 pub struct EventStream<'a> {
     node: &'a NodeClient,
     stream: ResponseStream,
-    reader: EventReader,
+    /// The events that have arrived already.
+    pub reader: EventReader,
     has_ended: bool,
 }
 
@@ -44,11 +45,6 @@ impl NodeClient {
 }
 
 impl EventStream<'_> {
-    /// Returns the next event that has arrived already.
-    pub fn next_arrived(&mut self) -> Option<Event> {
-        self.reader.next_event()
-    }
-
     /// Waits for at most `time` until more of the stream arrives, or until a signal comes. Returns whether any has; it may
     /// be a heartbeat only. The end of the stream is an error.
     pub fn receive(&mut self, time: Duration) -> Result<bool, NodeError> {
@@ -78,12 +74,8 @@ impl EventStream<'_> {
         self.node.invalid_answer(EVENTS, format!("event {name}: {reason}"))
     }
 
-    /// Returns the error for a stream on which nothing has arrived for `time`, not even a heartbeat.
-    pub fn silent(&self, time: Duration) -> NodeError {
-        self.ended(format!("nothing received for {} s", time.as_secs()))
-    }
-
-    fn ended(&self, reason: impl ToString) -> NodeError {
+    /// Returns the error for a stream that cannot go on.
+    pub fn ended(&self, reason: impl ToString) -> NodeError {
         NodeError::StreamEnded { node: self.node.url(), reason: reason.to_string() }
     }
 }

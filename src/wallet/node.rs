@@ -58,13 +58,6 @@ fn rejection(node: &str, route: &str, status: u16, words: &str) -> String {
     }
 }
 
-impl NodeError {
-    /// Returns whether a retry may succeed.
-    pub fn is_temporary(&self) -> bool {
-        matches!(self, NodeError::NoAnswer { .. } | NodeError::Rejected { status: 429 | 503, .. })
-    }
-}
-
 /// A node that is queried over HTTP.
 pub struct NodeClient {
     pub(super) client: BlockingClient,
@@ -195,9 +188,11 @@ impl NodeClient {
                 answer => return self.read(ROUTE, answer, ""),
             }
         }
-        let answer = self.transaction(hash)?;
-        let height = answer.map(|answer| self.parse(TRANSACTION, &answer, "/meta/height").map(Height)).transpose()?;
-        Ok(TransactionStatus::at_height(height))
+        let Some(answer) = self.transaction(hash)? else {
+            return Ok(TransactionStatus { fate: Fate::Unknown, details: json!({}) });
+        };
+        let height: u64 = self.parse(TRANSACTION, &answer, "/meta/height")?;
+        Ok(TransactionStatus { fate: Fate::Confirmed, details: json!({ "height": height }) })
     }
 
     /// Returns a confirmed transaction, without its signature, by its hash or that of its inner transaction, and the height
@@ -383,14 +378,6 @@ pub struct TransactionStatus {
 }
 
 impl TransactionStatus {
-    /// Returns the status of a transaction at a node that only tells the height of confirmed ones.
-    fn at_height(height: Option<Height>) -> TransactionStatus {
-        match height {
-            Some(height) => TransactionStatus { fate: Fate::Confirmed, details: json!({ "height": height.0 }) },
-            None => TransactionStatus { fate: Fate::Unknown, details: json!({}) },
-        }
-    }
-
     /// Returns whether it will not be confirmed, as far as the node knows.
     pub fn is_failure(&self) -> bool {
         matches!(self.fate, Fate::Rejected | Fate::Expired | Fate::Evicted | Fate::Replaced)
@@ -489,8 +476,9 @@ pub fn await_end(
                     before = Some(status);
                 }
             }
-            Err(error) if is_last || !error.is_temporary() => return Err(error),
-            Err(_) => {}
+            // A retry may succeed.
+            Err(NodeError::NoAnswer { .. } | NodeError::Rejected { status: 429 | 503, .. }) if !is_last => {}
+            Err(error) => return Err(error),
         }
         (system.sleep)(POLL_INTERVAL);
     }
@@ -577,6 +565,6 @@ mod status_tests {
         for (json, text, is_final) in cases.into_iter().chain(failures).chain(replaced) {
             assert_eq!(shown(&json), (text, is_final), "{json}");
         }
-        assert!(TransactionStatus::at_height(Some(Height(7))).to_string().ends_with("at height 7"));
+        assert_eq!(shown(r#"{"status":"confirmed","height":7}"#).0, "confirmed at height 7");
     }
 }
