@@ -21,13 +21,11 @@ fn long_version() -> String {
     format!("{version}\ncommit {commit}\nLMDB {}\ntarget {target}", nisd::store::lmdb_version())
 }
 
-/// Environment variable that allows core dumps and debuggers if it is set to anything.
-const ALLOW_CORE_DUMPS: &str = "NISD_CORE_DUMPS";
-
 fn main() -> ExitCode {
     // A handler that does nothing: a write beyond the limit on file sizes fails, and the error says so.
     let _ = flag::register(SIGXFSZ, Stop::default());
-    if std::env::var_os(ALLOW_CORE_DUMPS).is_none() {
+    // This variable allows core dumps and debuggers if it is set to anything.
+    if std::env::var_os("NISD_CORE_DUMPS").is_none() {
         event_loop::forbid_core_dumps();
     }
     if let Some(code) = event_loop::run_if_helper(std::env::args_os()) {

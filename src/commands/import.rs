@@ -124,14 +124,10 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     let scratch = Store::scratch(folder.path(), store_options(settings))?;
     let journals_from = Height(tip.height.0.saturating_sub(network.chain.rewrite_limit) + 1);
     let mut comparison = StoreVerifier::new(&snapshot, &scratch, journals_from, network.chain.history_from)?;
-    let mut nemesis = Vec::new();
-    if !store::read_block_bytes(&snapshot, Height::NEMESIS, &mut nemesis)? {
-        return Err(BrokenChain::Missing(Height::NEMESIS).into());
-    }
     let source = BlockSource::Store(Height::NEMESIS.next(), &snapshot);
     let (write_cache, retention) = (settings.write_cache, Retention::State(journals_from));
     let options = ImportOptions { write_cache, trusted_below, retention, ..ImportOptions::DEFAULT };
-    let importer = BlockImporter::new(&scratch, &network, nemesis, source, options)?;
+    let importer = BlockImporter::new(&scratch, &network, stored_nemesis(&snapshot)?, source, options)?;
     // A read of the store ends the check early.
     let (clock, stop) = (settings.node.clock, Stop::default());
     let reached = import_blocks(importer, clock, system, &stop, Some(tip.height), Some(&mut comparison))?;
@@ -140,6 +136,13 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     }
     fail_on_difference(comparison.verify_state()?)?;
     print(&format!("{} {}\n", tip.height, state::digest(&snapshot)?))
+}
+
+/// Returns the nemesis block of a store.
+fn stored_nemesis(state: &impl Read) -> Result<Vec<u8>, CommandError> {
+    let mut nemesis = Vec::new();
+    let is_there = store::read_block_bytes(state, Height::NEMESIS, &mut nemesis)?;
+    if is_there { Ok(nemesis) } else { Err(BrokenChain::Missing(Height::NEMESIS).into()) }
 }
 
 /// Returns the height of the trusted checkpoint, which must be in the store.
@@ -356,15 +359,11 @@ impl Rebuild {
         let Some((last, _)) = *tip else { return Ok(None) };
         let blocks = replacement.old.snapshot()?;
         let reached = store::tip(&replacement.new.snapshot()?)?.map_or(Height::NEMESIS, |block| block.height);
-        let mut nemesis = Vec::new();
-        if !store::read_block_bytes(&blocks, Height::NEMESIS, &mut nemesis)? {
-            return Err(BrokenChain::Missing(Height::NEMESIS).into());
-        }
         let source = BlockSource::Store(reached.next(), &blocks);
         // The blocks were verified before: signatures and proofs are not checked again.
         let (write_cache, trusted_below) = (settings.write_cache, Height(u64::MAX));
         let options = ImportOptions { write_cache, stop_at: Some(last), trusted_below, ..ImportOptions::DEFAULT };
-        let importer = BlockImporter::new(&replacement.new, network, nemesis, source, options)?;
+        let importer = BlockImporter::new(&replacement.new, network, stored_nemesis(&blocks)?, source, options)?;
         import(importer, &replacement.new).map(Some)
     }
 

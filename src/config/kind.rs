@@ -410,11 +410,6 @@ fn parse_names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static str>> 
     Ok(known.iter().filter(|name| named.contains(name)).copied().collect())
 }
 
-/// Parses an address of the nemesis signer.
-pub(super) fn parse_address(text: &str, network: NetworkByte) -> Parsed<Address> {
-    Address::parse(text.trim(), network).ok_or_else(|| "is not a valid address of the network".to_owned())
-}
-
 /// Parses private keys; an error shows only the length of the wrong one. A key whose top bit is set may have `00` in
 /// front, as NIS1 prints it. NIS1 omits leading zeros, but never so many by chance as a key below 58 digits lacks.
 fn parse_secrets(text: &str) -> Parsed<Vec<PrivateKey>> {

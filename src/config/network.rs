@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 
-use super::kind::parse_address;
 use super::reader::{Diagnostic, Reader, quoted};
 use super::table::NetworkSettings;
 use crate::codec::Context;
@@ -143,8 +142,10 @@ fn private_identity(reader: &mut Reader<'_>, set: &NetworkSettings) -> Option<Id
         }
     }
     let byte = NetworkByte(set.version? as u8);
-    let signer = parse_address(set.nemesis_signer.as_deref()?, byte);
-    let nemesis_signer = signer.map_err(|why| reader.wrong(SIGNER_KEY, why)).ok()?;
+    let Some(nemesis_signer) = Address::parse(set.nemesis_signer.as_deref()?.trim(), byte) else {
+        reader.wrong(SIGNER_KEY, "is not a valid address of the network");
+        return None;
+    };
     let (generation_hash, total_amount) = (set.generation_hash?, Amount::whole(set.total_xem?));
     let chain = ChainParameters::after_all_forks();
     let network = Network { name, byte, generation_hash, nemesis_signer, total_amount, chain };

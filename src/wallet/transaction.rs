@@ -156,13 +156,6 @@ fn write(lines: &mut Lines<'_>, transaction: &Transaction) {
     let network = wire_network(transaction.version);
     lines.field("network", lines.network);
     lines.field("from", format!("{} ({})", dashed(&transaction.signer_address(network)), transaction.signer));
-    write_body(lines, transaction);
-    lines.field("fee", currency(transaction.fee));
-    let seconds = i64::from(transaction.deadline.0) - i64::from(transaction.timestamp.0);
-    lines.field("valid", format!("from network second {}, for {seconds} s", transaction.timestamp));
-}
-
-fn write_body(lines: &mut Lines<'_>, transaction: &Transaction) {
     match &transaction.body {
         Body::Transfer(body) => write_transfer(lines, body),
         Body::ImportanceTransfer(body) => {
@@ -200,6 +193,9 @@ fn write_body(lines: &mut Lines<'_>, transaction: &Transaction) {
             lines.field(what, format!("{} whole units of {}", body.delta, body.mosaic));
         }
     }
+    lines.field("fee", currency(transaction.fee));
+    let seconds = i64::from(transaction.deadline.0) - i64::from(transaction.timestamp.0);
+    lines.field("valid", format!("from network second {}, for {seconds} s", transaction.timestamp));
 }
 
 /// Returns the mosaics that a transfer moves, with their quantities in smallest units.
