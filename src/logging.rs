@@ -22,12 +22,11 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::time::Duration;
 
 use log::{Level, LevelFilter, Log, Metadata, Record, SetLoggerError};
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::files;
 use crate::model::utc;
 
 /// First segments of the log targets of this program's own crates.
@@ -85,6 +84,15 @@ pub fn eprint_line(line: &str) {
 /// Returns whether a stream leads to a terminal that can draw over what it shows.
 pub fn is_screen(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+}
+
+/// Waits for at most `limit`, or until a signal comes, until a stream is ready for `events`. Returns whether it is.
+pub fn wait_until_ready(stream: &impl AsFd, events: PollFlags, limit: Duration) -> io::Result<bool> {
+    let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(stream, events)], Some(&limit)) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
+    }
 }
 
 /// Writes a short-lived text, such as a progress meter; it is dropped if standard error does not accept it now. Never
@@ -294,7 +302,7 @@ impl StderrWriter {
     /// Waits up to `limit` until standard error is writable. Returns whether it is.
     fn wait(limit: Duration) -> bool {
         // The write reports errors, such as a closed reader.
-        files::wait_until_ready(&io::stderr(), PollFlags::OUT, limit).unwrap_or(false)
+        wait_until_ready(&io::stderr(), PollFlags::OUT, limit).unwrap_or(false)
     }
 }
 

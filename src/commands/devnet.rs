@@ -159,10 +159,13 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
 /// Settings with which another node joins, with a word in place of those of the network.
 const JOIN_SETTINGS: &str = include_str!("join.properties");
 
+/// Name and content of a file.
+type NamedFile = (String, Vec<u8>);
+
 /// Returns what another node needs to join the network of these settings through their node: the URL of this node, and
-/// name and content of three files: settings, nemesis block, and a peer list with one entry. `host` is its address for other nodes; the default is that of
-/// the settings.
-fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [(String, Vec<u8>); 3]), CommandError> {
+/// three files: settings, nemesis block, and a peer list with one entry. `host` is its address for other nodes; the default
+/// is that of the settings.
+fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [NamedFile; 3]), CommandError> {
     let network = &settings.network;
     let key = settings.node.boot_key.as_ref();
     let key = key.ok_or_else(|| failed("nis.bootKey is missing in the settings of the private network"))?;

@@ -16,7 +16,6 @@ use super::store::stored_network;
 use super::{CommandError, Common, Stop, failed, in_store, print, print_json, store_options};
 use crate::clock::{NetworkClock, System};
 use crate::config::Settings;
-use crate::files;
 use crate::logging;
 use crate::metrics::{Sample, Scrape};
 use crate::progress::Thousands;
@@ -192,7 +191,7 @@ impl Terminal {
     /// Waits for a key, for at most `time`, or for a signal. Returns whether the user quits.
     fn wait(&self, time: Duration) -> io::Result<bool> {
         let input = io::stdin();
-        if !files::wait_until_ready(&input, PollFlags::IN, time)? {
+        if !logging::wait_until_ready(&input, PollFlags::IN, time)? {
             return Ok(false);
         }
         let mut keys = [0; 64];

@@ -18,6 +18,7 @@ use crate::codec::block_file::{self, BlockFile};
 use crate::codec::network_from_text;
 use crate::config::Settings;
 use crate::files::{self, Output};
+use crate::logging;
 use crate::model::{Height, Network, utc};
 use crate::state;
 use crate::store::{
@@ -120,7 +121,7 @@ impl io::Read for Pipe {
                 return Err(io::Error::other("stopped while it was read"));
             }
             // Something to read are bytes, or the end after the last writer.
-            if !files::wait_until_ready(&self.file, PollFlags::IN, STOP_CHECK_INTERVAL)? {
+            if !logging::wait_until_ready(&self.file, PollFlags::IN, STOP_CHECK_INTERVAL)? {
                 continue;
             }
             match self.file.read(buffer) {

@@ -9,14 +9,11 @@
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{
     DirBuilderExt, FileExt as _, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
 };
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
@@ -494,15 +491,6 @@ fn kind(found: &Metadata) -> &'static str {
         "a socket"
     } else {
         "a device"
-    }
-}
-
-/// Waits for at most `limit`, or until a signal comes, until a stream is ready for `events`. Returns whether it is.
-pub fn wait_until_ready(stream: &impl AsFd, events: PollFlags, limit: Duration) -> io::Result<bool> {
-    let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
-    match poll(&mut [PollFd::new(stream, events)], Some(&limit)) {
-        Err(Errno::INTR) => Ok(false),
-        ready => Ok(ready? > 0),
     }
 }
 
