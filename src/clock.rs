@@ -61,7 +61,8 @@ impl FromStr for ClockMode {
 /// Converts clock readings of the event loop into network time.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkClock {
-    mode: ClockMode,
+    /// The source of the time.
+    pub mode: ClockMode,
     started: u64,
     /// Milliseconds by which the clocks of peers are ahead of this one.
     offset: i64,
@@ -97,22 +98,14 @@ impl NetworkClock {
         self.offset = self.offset.saturating_add(millis);
     }
 
-    /// Returns the source of the time.
-    pub fn mode(&self) -> ClockMode {
-        self.mode
-    }
-
     /// Returns the startup warning for a clock other than the system's.
     pub fn startup_warning(&self) -> Option<String> {
-        match self.mode {
-            ClockMode::System => None,
-            ClockMode::Still(at) => {
-                Some(format!("THE CLOCK STANDS STILL at network second {at}: for tests only, not for a live network"))
-            }
-            ClockMode::RunsFrom(from) => Some(format!(
-                "THE CLOCK IS SET to run from network second {from}: for tests only, not for a live network"
-            )),
-        }
+        let (what, second) = match self.mode {
+            ClockMode::System => return None,
+            ClockMode::Still(at) => ("STANDS STILL at", at),
+            ClockMode::RunsFrom(from) => ("IS SET to run from", from),
+        };
+        Some(format!("THE CLOCK {what} network second {second}: for tests only, not for a live network"))
     }
 }
 

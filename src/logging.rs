@@ -40,7 +40,7 @@ const MAX_EXIT_WAITS: u32 = 1_000;
 
 thread_local! {
     /// Thread-local: the program has one thread, and each test has its own log.
-    static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter::new()));
+    static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter { reopened: reopen() }));
 }
 
 /// Format of a log line.
@@ -84,6 +84,15 @@ pub fn eprint_line(line: &str) {
 /// Returns whether a stream leads to a terminal that can draw over what it shows.
 pub fn is_screen(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+}
+
+/// Waits for at most `limit`, or until a signal comes, until a stream is ready for `events`. Returns whether it is.
+pub fn wait_until_ready(stream: &impl AsFd, events: PollFlags, limit: Duration) -> io::Result<bool> {
+    let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(stream, events)], Some(&limit)) {
+        Err(Errno::INTR) => Ok(false),
+        ready => Ok(ready? > 0),
+    }
 }
 
 /// Writes a short-lived text, such as a progress meter; it is dropped if standard error does not accept it now. Never
@@ -290,17 +299,10 @@ struct StderrWriter {
 }
 
 impl StderrWriter {
-    /// Opens the standard error of this process.
-    fn new() -> StderrWriter {
-        StderrWriter { reopened: reopen() }
-    }
-
     /// Waits up to `limit` until standard error is writable. Returns whether it is.
     fn wait(limit: Duration) -> bool {
-        let stderr = io::stderr();
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
         // The write reports errors, such as a closed reader.
-        poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&limit)).is_ok_and(|ready| ready > 0)
+        wait_until_ready(&io::stderr(), PollFlags::OUT, limit).unwrap_or(false)
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 
@@ -20,13 +21,11 @@ fn long_version() -> String {
     format!("{version}\ncommit {commit}\nLMDB {}\ntarget {target}", nisd::store::lmdb_version())
 }
 
-/// Environment variable that allows core dumps and debuggers if it is set to anything.
-const ALLOW_CORE_DUMPS: &str = "NISD_CORE_DUMPS";
-
 fn main() -> ExitCode {
     // A handler that does nothing: a write beyond the limit on file sizes fails, and the error says so.
     let _ = flag::register(SIGXFSZ, Stop::default());
-    if std::env::var_os(ALLOW_CORE_DUMPS).is_none() {
+    // This variable allows core dumps and debuggers if it is set to anything.
+    if std::env::var_os("NISD_CORE_DUMPS").is_none() {
         event_loop::forbid_core_dumps();
     }
     if let Some(code) = event_loop::run_if_helper(std::env::args_os()) {
@@ -35,15 +34,14 @@ fn main() -> ExitCode {
     if let Some(hint) = commands::tilde_hint(std::env::args_os()) {
         commands::print_note(&hint);
     }
-    let result = match CommandLine::parse(std::env::args_os(), long_version().leak()) {
+    let mut result = match CommandLine::parse(std::env::args_os(), long_version().leak()) {
         Ok(line) => run(line),
         Err(error) => commands::end_parsing(&error),
     };
-    let result = match result {
-        // The command knows better what its own failure means.
-        Err(error) if !matches!(error, CommandError::Exit(_)) => Err(error),
-        result => commands::finish_output().and(result),
-    };
+    // A command that failed knows better what its own failure means.
+    if matches!(result, Ok(()) | Err(CommandError::Exit(_))) {
+        result = commands::finish_output().and(result);
+    }
     if let Err(error) = &result
         && !matches!(error, CommandError::Exit(_))
     {
@@ -59,8 +57,11 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
     let data = data.as_deref();
     let home = std::env::home_dir();
     let home = home.as_deref();
-    let read = || load(config.as_deref(), overrides.clone(), home).map(|settings| line.with_data(settings));
-    let settings = || Ok::<_, CommandError>(prepare(read()?));
+    let read = || -> Result<Settings, CommandError> {
+        let read = load(config.as_deref(), overrides.clone(), home)?;
+        Ok(Settings { data: data.map_or(read.data, Path::to_owned), ..read })
+    };
+    let settings = || read().map(prepare);
     match command {
         Command::Run(command) => {
             // Checked before a private network is created for them.
@@ -68,37 +69,38 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
             if config.is_some() || line.sets("nem.network") {
                 return event_loop::run(command, log_notices(settings()?), None, SYSTEM, &|| Ok(read()?));
             }
-            let (devnet, made) = Devnet::open_or_make(overrides.clone(), data, command.fresh_keys, home, SYSTEM)?;
-            let reread = || Ok(Devnet::open(overrides.clone(), data, home)?.1);
+            let open = |make_with| Devnet::open(overrides.clone(), data, home, make_with);
+            let (devnet, made) = open(Some((command.fresh_keys, SYSTEM)))?;
+            let reread = || Ok(open(None)?.1);
             event_loop::run(command, log_notices(prepare(made)), Some(devnet), SYSTEM, &reread)
         }
         Command::Import(command) => {
             commands::import::import(command, &log_notices(settings()?), SYSTEM, stop_on_signals()?)
         }
         Command::Dump(command) => commands::store::dump(command, &settings()?, stop_on_signals()?),
-        Command::Rollback(command) => commands::reindex::rollback(command, &settings()?, SYSTEM),
+        Command::Rollback(command) => commands::import::rollback(command, &settings()?, SYSTEM),
         Command::Check(command) => commands::import::check(command, &settings()?, SYSTEM, stop_on_signals()?),
-        Command::Reindex(command) => commands::reindex::reindex(command, &settings()?, SYSTEM),
-        Command::Backup(command) => commands::backup::backup(command, &settings()?, SYSTEM, stop_on_signals()?),
+        Command::Reindex(command) => commands::import::reindex(command, &settings()?, SYSTEM),
+        Command::Backup(command) => commands::store::backup(command, &settings()?, SYSTEM, stop_on_signals()?),
         Command::Digest(command) => commands::store::digest(command, &settings()?, stop_on_signals()?),
         Command::Export(command) => commands::store::export(command, &settings()?, stop_on_signals()?),
         Command::Settings(command) => commands::config::print_settings(command),
         Command::Config(command) => commands::config::check(command, home),
         Command::Man(command) => commands::help::write_man_pages(command),
         Command::Completions(command) => commands::help::print_completions(command),
-        Command::Service(command) => commands::service::print_unit(command, &settings()?),
+        Command::Service(command) => commands::config::print_unit(command, &settings()?),
         Command::Peers(command) => commands::peers::peers(command, &settings()?),
         Command::Status(command) => commands::status::status(command, &settings()?, SYSTEM, stop_on_signals()?),
         Command::StatusOf(command) => commands::send::status_of(command, SYSTEM),
         Command::Watch(command) => commands::watch::watch(command, SYSTEM, stop_on_signals()?),
         Command::Devnet(command) => {
-            let (devnet, settings) = Devnet::open(overrides.clone(), data, home)?;
+            let (devnet, settings) = Devnet::open(overrides.clone(), data, home, None)?;
             commands::devnet::devnet(command, &prepare(settings), &devnet)
         }
         Command::Key(command) => commands::keys::key(command, SYSTEM),
         Command::Address(command) => commands::keys::show_address(command),
         Command::Send(command) => commands::send::send(command, SYSTEM),
-        Command::Apostille(command) => commands::apostille::apostille(command, SYSTEM),
+        Command::Apostille(command) => commands::send::apostille(command, SYSTEM),
         Command::Sign(command) => commands::send::sign(command),
         Command::Announce(command) => commands::send::announce(command),
         Command::Help(command) => commands::help::print_help(command),

@@ -68,7 +68,9 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
         DevnetCommand::Show { .. } => print_introduction(devnet, settings),
         DevnetCommand::ExportConfig { output, host, .. } => {
             let (url, files) = join_files(settings, host.as_deref())?;
-            let paths = write_new(&files, output)?;
+            fs::create_dir_all(output).map_err(in_file(output))?;
+            let files = files.map(|(name, content)| (output.join(name), content));
+            write_new(&files)?;
             log::info!("other nodes will reach this node at {url}; --host and --http-port name another endpoint");
             // The flags of the running node are not known here.
             let own = &settings.endpoint.host;
@@ -78,7 +80,7 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
             if settings.http.bind.is_loopback() {
                 log::info!("its settings allow only this machine: run it with --bind '*', or set nisd.bindAddress");
             }
-            print(&paths.iter().map(|path| format!("{}\n", path.display())).collect::<String>())
+            print(&files.iter().map(|(path, _)| format!("{}\n", path.display())).collect::<String>())
         }
     }
 }
@@ -127,7 +129,7 @@ fn reach(bind: Bind, has_demo_keys: bool) -> String {
 fn accounts(devnet: &Devnet) -> String {
     let line = |account: &Account| {
         let Account { role, address, balance, key_file, .. } = account;
-        let (name, balance, file) = (role.name(), currency(*balance), key_file.display());
+        let (name, balance, file) = (role.to_string(), currency(*balance), key_file.display());
         let remark = if *role == Role::Harvester { "  (harvests the blocks; must not send)" } else { "" };
         format!("  {name:<9}  {address}  {balance:>14}  {file}{remark}\n")
     };
@@ -143,7 +145,8 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     let explorer = if settings.http.explorer { format!("  {url}/explorer in a browser\n") } else { String::new() };
     let at = if http == USUAL_PORT { String::new() } else { format!(" --node {url}") };
     let text = format!("{explorer}  {program} status{at}\n  curl {url}/chain/height\n");
-    let (Some(alice), Some(bob)) = (devnet.account(Role::Alice), devnet.account(Role::Bob)) else { return text };
+    let account = |role| devnet.accounts.iter().find(|account| account.role == role);
+    let (Some(alice), Some(bob)) = (account(Role::Alice), account(Role::Bob)) else { return text };
     let (key_file, bob) = (alice.key_file.display(), &bob.address);
     format!(
         "{text}  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait\n  \
@@ -153,30 +156,15 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     )
 }
 
-const JOIN_SETTINGS_FILE: &str = "config-user.properties";
-const JOIN_HEADER: &str = "\
-# Settings with which another node joins this private network. With nisd:
-#
-#   nisd run --config config-user.properties
-#
-# With NIS1: put the three files into the folder of its own configuration (on its class path).
-#
-# All nodes of the network must have the same values here:
-";
-const JOIN_NODE_HEADER: &str = "
-# The node that joins. Without its own key (nis.bootKey) it generates one at each start. To harvest, set nis.bootKey to
-# the key of an account of the network that has importance, and the value below to true.
-nis.shouldAutoHarvestOnBoot = false
-# Peers report the node's address to it. If they cannot, set nem.host, and this to Disabled.
-nis.ipDetectionMode = AutoOptional
-";
+/// Settings with which another node joins, with a word in place of those of the network.
+const JOIN_SETTINGS: &str = include_str!("join.properties");
 
-/// The content of a file, with its name.
+/// Name and content of a file.
 type NamedFile = (String, Vec<u8>);
 
 /// Returns what another node needs to join the network of these settings through their node: the URL of this node, and
-/// settings, nemesis block and a peer list with one entry. `host` is its address for other nodes; the default is that of
-/// the settings.
+/// three files: settings, nemesis block, and a peer list with one entry. `host` is its address for other nodes; the default
+/// is that of the settings.
 fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [NamedFile; 3]), CommandError> {
     let network = &settings.network;
     let key = settings.node.boot_key.as_ref();
@@ -197,33 +185,31 @@ fn join_files(settings: &Settings, host: Option<&str>) -> Result<(String, [Named
         "identity": {"name": name, "public-key": public.to_string()},
     }]});
     let nemesis_file = format!("nemesis-{}.bin", network.name);
-    let text = format!("{JOIN_HEADER}{}{JOIN_NODE_HEADER}", network_properties(network, &nemesis_file));
+    let text = JOIN_SETTINGS.replace("NETWORK\n", &network_properties(network, &nemesis_file));
     let files = [
-        (JOIN_SETTINGS_FILE.to_owned(), text.into_bytes()),
+        ("config-user.properties".to_owned(), text.into_bytes()),
         (nemesis_file, settings.nemesis.read()?),
         (format!("peers-config_{}.json", network.name), format!("{peers:#}\n").into_bytes()),
     ];
     Ok((format!("{protocol}://{host}:{port}"), files))
 }
 
-/// Writes all files and returns their paths, or none of them. Fails if any of them exists.
-fn write_new(content: &[NamedFile], folder: &Path) -> Result<Vec<PathBuf>, CommandError> {
-    fs::create_dir_all(folder).map_err(in_file(folder))?;
-    let paths: Vec<_> = content.iter().map(|(name, _)| folder.join(name)).collect();
-    if let Some(path) = paths.iter().find(|path| path.exists()) {
+/// Writes all files, or none of them. Fails if any of them exists.
+fn write_new(new_files: &[(PathBuf, Vec<u8>)]) -> Result<(), CommandError> {
+    if let Some((path, _)) = new_files.iter().find(|(path, _)| path.exists()) {
         let path = path.display();
         return Err(failed(format!("{path} exists and is not overwritten; choose another folder with --output")));
     }
-    for (number, ((_, bytes), path)) in content.iter().zip(&paths).enumerate() {
-        if let Err(error) = files::create_named(path, &[bytes], files::SHARED_MODE) {
+    for (number, (path, content)) in new_files.iter().enumerate() {
+        files::create_named(path, &[content], files::SHARED_MODE).map_err(|error| {
             // The same command can be repeated.
-            for written in &paths[..number] {
+            for (written, _) in &new_files[..number] {
                 let _ = fs::remove_file(written);
             }
-            return Err(in_file(path)(error));
-        }
+            in_file(path)(error)
+        })?;
     }
-    Ok(paths)
+    Ok(())
 }
 
 /// Creates the nemesis block with the initial balances.
@@ -281,8 +267,9 @@ const TEST_BALANCE: u64 = 100_000_000;
 /// Prefix from which demo keys are derived; the name of the role follows.
 const DEMO: &[u8] = b"nisd devnet: a demo key that everybody knows: ";
 
-/// An account of the nemesis block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An account of the nemesis block. `Display` writes its name, which is also that of its key file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
+#[display(rename_all = "lowercase")]
 pub enum Role {
     /// Signs the nemesis block, and never anything else.
     Nemesis,
@@ -302,18 +289,6 @@ impl Role {
     /// The roles with an initial balance.
     pub const OWNERS: [Role; 5] = [Role::Harvester, Role::Bank, Role::Alice, Role::Bob, Role::Carol];
 
-    /// Returns its name, which is also that of its key file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Nemesis => "nemesis",
-            Role::Harvester => "harvester",
-            Role::Bank => "bank",
-            Role::Alice => "alice",
-            Role::Bob => "bob",
-            Role::Carol => "carol",
-        }
-    }
-
     /// Returns its initial balance on a network with a block time of `target_time` seconds.
     pub fn balance(self, target_time: u32) -> Amount {
         let stake = (LARGEST_STAKE_SECONDS / u64::from(target_time.max(1))).min(LARGEST_STAKE);
@@ -327,7 +302,7 @@ impl Role {
 
     /// Returns its key on every network with demo keys. The key is worthless, since anyone can compute it.
     pub fn demo_key(self) -> PrivateKey {
-        key_from_seed(Zeroizing::new(keccak256_parts(&[DEMO, self.name().as_bytes()])))
+        key_from_seed(Zeroizing::new(keccak256_parts(&[DEMO, self.to_string().as_bytes()])))
     }
 }
 
@@ -395,44 +370,54 @@ pub struct Account {
 }
 
 impl Devnet {
-    /// Opens the network that the flags select, or creates it. Returns it with the settings of its node. `data` is its
-    /// folder, if the command line names it.
-    pub fn open_or_make(
-        flags: Vec<Override>,
-        data: Option<&Path>,
-        fresh_keys: bool,
-        home: Option<&Path>,
-        system: System,
-    ) -> Result<(Devnet, Settings), CommandError> {
-        let planned = plan(&flags, data, home)?;
-        let settings_file = planned.data.join(SETTINGS_FILE);
-        if !settings_file.exists() {
-            make(&planned, fresh_keys, system)?;
-        } else if fresh_keys {
-            return Err(has_keys(&planned.data));
-        }
-        open(&planned.data, flags, home)
-    }
-
-    /// Opens the network that the flags select, which must exist.
+    /// Opens the network that the flags select, and returns it with the settings of its node. `data` is its folder, if the
+    /// command line names it. A network that does not exist is made, with fresh keys or demo keys, if `make_with` says which.
     pub fn open(
         flags: Vec<Override>,
         data: Option<&Path>,
         home: Option<&Path>,
+        make_with: Option<(bool, System)>,
     ) -> Result<(Devnet, Settings), CommandError> {
-        let folder = plan(&flags, data, home)?.data;
-        if !folder.join(SETTINGS_FILE).exists() {
-            let folder = folder.display();
+        let planned = plan(&flags, data, home)?;
+        let (folder, shown) = (planned.data.clone(), planned.data.display());
+        let file = folder.join(SETTINGS_FILE);
+        match (file.exists(), make_with) {
+            (false, Some((fresh_keys, system))) => make(&planned, fresh_keys, system)?,
+            (false, None) => {
+                return Err(usage(format!(
+                    "there is no private network in {shown}; nisd run creates one, and --data names another folder"
+                )));
+            }
+            (true, Some((true, _))) => {
+                return Err(usage(format!(
+                    "the private network in {shown} already has its keys; choose another folder with --data, or remove this \
+                     one"
+                )));
+            }
+            (true, _) => {}
+        }
+        let settings = Settings { data: folder.clone(), ..config::load(Some(&file), flags, home)? };
+        let mut made = config::load(Some(&file), Vec::new(), home)?.network;
+        // What is stored in addition to the chain may change.
+        made.chain.history_from = settings.network.chain.history_from;
+        if made != settings.network {
             return Err(usage(format!(
-                "there is no private network in {folder}; nisd run creates one, and --data names another folder"
+                "the private network in {shown} was created with another block time or other rules, which cannot change \
+                 later; choose another folder with --data, or remove this one"
             )));
         }
-        open(&folder, flags, home)
-    }
-
-    /// Returns the account of a role.
-    pub fn account(&self, role: Role) -> Option<&Account> {
-        self.accounts.iter().find(|account| account.role == role)
+        let mut accounts = Vec::new();
+        for role in Role::OWNERS {
+            let key_file = key_file_of(&folder, role);
+            // The operator may have moved a key elsewhere.
+            if key_file.exists() {
+                let key = load_key(&key_file)?;
+                let (address, is_demo) = (address_of(&key, &settings.network), is_demo(&key));
+                let balance = role.balance(settings.network.chain.target_time);
+                accounts.push(Account { role, address, balance, key_file, is_demo });
+            }
+        }
+        Ok((Devnet { folder, accounts }, settings))
     }
 }
 
@@ -457,37 +442,6 @@ fn default_rewrite_limit(flags: &[Override]) -> u64 {
     let seconds = chosen.and_then(|flag| flag.value.trim().parse().ok());
     let blocks = seconds.and_then(|seconds| HALF_A_DAY.checked_div(seconds));
     blocks.unwrap_or(REWRITE_LIMIT).clamp(10, REWRITE_LIMIT)
-}
-
-fn open(folder: &Path, flags: Vec<Override>, home: Option<&Path>) -> Result<(Devnet, Settings), CommandError> {
-    let file = folder.join(SETTINGS_FILE);
-    let settings = Settings { data: folder.to_owned(), ..config::load(Some(&file), flags, home)? };
-    let mut made = config::load(Some(&file), Vec::new(), home)?.network;
-    // What is stored in addition to the chain may change.
-    made.chain.history_from = settings.network.chain.history_from;
-    if made != settings.network {
-        return Err(usage(format!(
-            "the private network in {} was created with another block time or other rules, which cannot change later; \
-             choose another folder with --data, or remove this one",
-            folder.display()
-        )));
-    }
-    let mut accounts = Vec::new();
-    for role in Role::OWNERS {
-        let key_file = key_file_of(folder, role);
-        // The operator may have moved a key elsewhere.
-        if key_file.exists() {
-            let key = load_key(&key_file)?;
-            accounts.push(Account {
-                role,
-                address: address_of(&key, &settings.network),
-                balance: role.balance(settings.network.chain.target_time),
-                is_demo: is_demo(&key),
-                key_file,
-            });
-        }
-    }
-    Ok((Devnet { folder: folder.to_owned(), accounts }, settings))
 }
 
 /// Creates keys, nemesis block and settings. Key files that exist already, from an interrupted attempt or from the operator,
@@ -516,27 +470,22 @@ fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), Comm
     network.generation_hash = generation_hash(&signer, time);
     network.nemesis_signer = Address::from_public_key(&signer.public(), network.byte);
     let nemesis = nemesis_block(&signer, time, network.byte, &grants);
-    write(folder, NEMESIS_FILE, &nemesis.to_bytes(SigningForm::Verifiable))?;
+    write(folder, NEMESIS_FILE, &[&nemesis.to_bytes(SigningForm::Verifiable)])?;
     let harvester = load_key(&key_file_of(folder, Role::Harvester))?;
-    write(folder, SETTINGS_FILE, settings_text(&network, &harvester).as_bytes())
-}
-
-/// Returns the settings of network and node, which contain the harvester's key.
-fn settings_text(network: &Network, harvester: &PrivateKey) -> Zeroizing<String> {
-    let demo = if is_demo(harvester) { DEMO_SETTINGS } else { "" };
-    let network = network_properties(network, NEMESIS_FILE);
-    // Allocated once, so that no copy of the key stays behind.
-    Zeroizing::new([HEADER, &network, NODE_SETTINGS, &harvester.printed(), "\n", demo].concat())
+    let network = network_properties(&network, NEMESIS_FILE);
+    let demo = if is_demo(&harvester) { DEMO_SETTINGS } else { "" };
+    let settings = [HEADER, &network, NODE_SETTINGS, &harvester.printed(), "\n", demo];
+    write(folder, SETTINGS_FILE, &settings.map(str::as_bytes))
 }
 
 /// Writes a file atomically, readable by its owner only.
-fn write(folder: &Path, name: &str, content: &[u8]) -> Result<(), CommandError> {
+fn write(folder: &Path, name: &str, content: &[&[u8]]) -> Result<(), CommandError> {
     let path = folder.join(name);
-    files::replace_own(&path, &[content], true).map_err(in_file(&path))
+    files::replace_own(&path, content, true).map_err(in_file(&path))
 }
 
 fn key_file_of(folder: &Path, role: Role) -> PathBuf {
-    folder.join(format!("{}.key", role.name()))
+    folder.join(format!("{role}.key"))
 }
 
 /// Reads the key of an account with an initial balance, if its file exists. With fresh keys it must be nobody else's,
@@ -571,13 +520,6 @@ fn create_key(folder: &Path, role: Role, fresh: bool, system: System) -> Result<
 
 fn new_key(role: Role, fresh: bool, system: System) -> Result<PrivateKey, CommandError> {
     Ok(if fresh { key_from_seed(random_bytes(system)?) } else { role.demo_key() })
-}
-
-fn has_keys(folder: &Path) -> CommandError {
-    let folder = folder.display();
-    usage(format!(
-        "the private network in {folder} already has its keys; choose another folder with --data, or remove this one"
-    ))
 }
 
 /// Returns whether a key is the demo key of any role.

@@ -110,7 +110,7 @@ pub fn key(command: &KeyCommand, system: System) -> Result<(), CommandError> {
 /// Formats the public key and its addresses on one network, or on the three known ones.
 fn key_lines(key: &PublicKey, network: Option<NetworkByte>) -> String {
     let line = |network| address_line(&Address::from_public_key(key, network), network);
-    let addresses: String = network.map_or(NETWORKS.map(line).concat(), line);
+    let addresses: String = network.map_or(NETWORKS.map(|(_, network)| line(network)).concat(), line);
     format!("public key   {key}\n{addresses}")
 }
 

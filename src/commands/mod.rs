@@ -6,17 +6,13 @@
 //! Results go to standard output; descriptions of what a command will do, and warnings, go to standard error. No command
 //! takes a private key as an argument, where other users can read it.
 
-pub mod apostille;
-pub mod backup;
 pub mod config;
 pub mod devnet;
 pub mod help;
 pub mod import;
 pub mod keys;
 pub mod peers;
-pub mod reindex;
 pub mod send;
-pub mod service;
 pub mod status;
 pub mod store;
 pub mod watch;
@@ -75,7 +71,7 @@ pub enum Command {
     /// Print the state at the tip as one line of JSON
     Dump(store::StoreArguments),
     /// Roll back to a lower height, as far as the undo journal reaches
-    Rollback(reindex::Rollback),
+    Rollback(import::Rollback),
     /// Verify a whole store again, from the nemesis block on
     #[command(after_help = notes!("check"))]
     Check(import::Check),
@@ -84,7 +80,7 @@ pub enum Command {
     Reindex(store::StoreArguments),
     /// Copy the store, also of a running node, to another folder
     #[command(after_help = notes!("backup"))]
-    Backup(backup::Backup),
+    Backup(store::Backup),
     /// Print the digest of the state, to compare two nodes of the same version
     Digest(store::StoreArguments),
     /// Write blocks in the recorded format
@@ -101,7 +97,7 @@ pub enum Command {
     Completions(help::Completions),
     /// Print a systemd unit that runs the node
     #[command(after_help = notes!("service"))]
-    Service(service::Service),
+    Service(config::Service),
     /// Show what a running node knows of its peers
     #[command(after_help = notes!("peers"))]
     Peers(peers::Peers),
@@ -128,7 +124,7 @@ pub enum Command {
     Send(send::Send),
     /// Notarise files, and verify notarised files
     #[command(subcommand, after_help = notes!("apostille"))]
-    Apostille(apostille::ApostilleCommand),
+    Apostille(send::ApostilleCommand),
     /// Sign a transaction of any kind
     #[command(after_help = send::with_transactions(notes!("sign")))]
     Sign(send::Sign),
@@ -182,12 +178,6 @@ impl CommandLine {
         let data = matches.try_get_raw("data").ok().flatten().and_then(Iterator::last);
         let data = data.map(|folder| plain_folder(Path::new(folder)));
         Ok(CommandLine { command, config, overrides: overrides(matches)?, data })
-    }
-
-    /// Puts the data folder of the command line into settings.
-    pub fn with_data(&self, mut settings: Settings) -> Settings {
-        settings.data = self.data.clone().unwrap_or(settings.data);
-        settings
     }
 
     /// Returns whether a flag changes this setting.
@@ -268,7 +258,8 @@ pub struct Run {
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     pub http_port: Option<String>,
     /// A flag that does not exist; its error names the flags of the two interfaces.
-    #[arg(long, hide = true, value_parser = reject_port_flag())]
+    #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--http-port")
+        .and_suggest("the other port is --websocket-port"))]
     pub port: Option<String>,
     /// Port of the websocket interface, 0 for any [default: 7778]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
@@ -295,11 +286,6 @@ pub struct Run {
     pub trust_below: Option<String>,
     #[command(flatten)]
     pub common: Common,
-}
-
-/// Rejects `--port` and suggests the two flags that exist.
-fn reject_port_flag() -> UnknownArgumentValueParser {
-    UnknownArgumentValueParser::suggest_arg("--http-port").and_suggest("the other port is --websocket-port")
 }
 
 /// Why a command failed.
@@ -341,9 +327,6 @@ pub enum CommandError {
     /// The command has said everything; the program ends with this exit code.
     #[error("exit code {0}")]
     Exit(u8),
-    /// The system provides no randomness.
-    #[error("the system provides no random numbers: {0}")]
-    Randomness(io::Error),
     /// A port cannot be opened.
     #[error("cannot listen on {}: {}", .0, listening_text(.1))]
     Listen(SocketAddr, io::Error),
@@ -384,10 +367,6 @@ fn cannot_open(folder: &Path, error: &StoreError) -> String {
     }
 }
 
-/// Exit code: success.
-const EXIT_OK: u8 = 0;
-/// Exit code: a failure of a store, a block, a port or the like.
-const EXIT_FAILURE: u8 = 1;
 /// Exit code: wrong command line or settings. clap uses the same code.
 const EXIT_USAGE: u8 = 2;
 
@@ -397,14 +376,14 @@ impl CommandError {
         match self {
             CommandError::Exit(code) => *code,
             CommandError::Usage(_) | CommandError::Settings(_) => EXIT_USAGE,
-            _ => EXIT_FAILURE,
+            _ => 1,
         }
     }
 
     /// Returns the error of a failed write to standard output. A reader that closes early, such as `head`, is no failure.
     fn output(error: io::Error) -> CommandError {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => CommandError::Exit(EXIT_OK),
+            io::ErrorKind::BrokenPipe => CommandError::Exit(0),
             _ => failed(format!("cannot write the output: {}", files::describe(&error))),
         }
     }
@@ -454,15 +433,9 @@ fn print_json(json: &str) -> Result<(), CommandError> {
 }
 
 fn escape_controls(json: &str) -> String {
-    let mut escaped = String::with_capacity(json.len());
-    for c in json.chars() {
-        if c.is_control() && !c.is_ascii_whitespace() {
-            escaped.push_str(&format!("\\u{:04x}", c as u32));
-        } else {
-            escaped.push(c);
-        }
-    }
-    escaped
+    let is_escaped = |c: char| c.is_control() && !c.is_ascii_whitespace();
+    let escape = |c: char| if is_escaped(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
+    json.chars().map(escape).collect()
 }
 
 /// Prints what a command line without a command asks for, such as the help, or why it is wrong.
@@ -518,7 +491,8 @@ fn node(url: &str) -> Result<NodeClient, CommandError> {
 /// Returns random bytes.
 pub fn random_bytes<const N: usize>(system: System) -> Result<Zeroizing<[u8; N]>, CommandError> {
     let mut bytes = Zeroizing::new([0; N]);
-    (system.random)(bytes.as_mut_slice()).map_err(CommandError::Randomness)?;
+    let filled = (system.random)(bytes.as_mut_slice());
+    filled.map_err(|error| failed(format!("the system provides no random numbers: {error}")))?;
     Ok(bytes)
 }
 
@@ -533,14 +507,10 @@ fn plain_folder(path: &Path) -> PathBuf {
 }
 
 fn height(text: &str) -> Result<Height, &'static str> {
-    match text.parse() {
-        Ok(height @ 1..=MAX_HEIGHT) => Ok(Height(height)),
-        _ => Err("a height is a whole number, at least 1"),
-    }
+    // Heights are transmitted as signed 64-bit numbers.
+    let height = text.parse().ok().filter(|height: &i64| *height >= 1);
+    height.map(|height| Height(height.unsigned_abs())).ok_or("a height is a whole number, at least 1")
 }
-
-/// Greatest possible height; heights are transmitted as signed 64-bit numbers.
-const MAX_HEIGHT: u64 = i64::MAX as u64;
 
 #[cfg(test)]
 mod tests {

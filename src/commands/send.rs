@@ -1,15 +1,18 @@
-//! `nisd send`, `nisd sign`, `nisd announce` and `nisd status-of`: from a request to what became of it.
+//! `nisd send`, `nisd sign`, `nisd announce` and `nisd status-of`: from a request to what became of it. Notarised files,
+//! `nisd apostille`: a transfer whose message is a mark and the SHA-256 of a file proves that its signer knew the file when
+//! the block was made.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use super::keys::{load_key, public_key};
 use super::{
-    CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, not_text, print, print_json, print_note,
+    CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, not_text, notes, print, print_json, print_note,
     random_bytes, usage,
 };
 use crate::clock::System;
@@ -19,13 +22,12 @@ use crate::crypto::{KeyPair, PublicKey, cipher};
 use crate::files;
 use crate::logging::eprint_line;
 use crate::model::transaction::{Message, MessageKind, wire_network};
-use crate::model::{Address, Amount, Hash256, Mosaic, NetworkByte, Timestamp, Transaction};
+use crate::model::{Address, Amount, Body, Hash256, Mosaic, NetworkByte, Timestamp, Transaction, utc};
 use crate::state::MosaicEntry;
-use crate::wallet::transfer::{TransferRequest, build, minimum_fee};
-use crate::wallet::values::{self, currency, decimal};
+use crate::wallet::values::{self, NETWORKS, currency, dashed, decimal};
 use crate::wallet::{
-    Fate, NodeClient, SignedTransaction, TRANSACTIONS, TransactionStatus, await_end, describe, explain_result,
-    is_signed_transaction, printable, read_transaction,
+    Fate, NodeClient, SignedTransaction, TRANSACTIONS, TransactionStatus, TransferRequest, await_end, build, describe,
+    explain_result, is_signed_transaction, minimum_fee, printable, read_transaction,
 };
 
 /// Maximum bytes of a file with a transaction.
@@ -294,9 +296,8 @@ fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
 
 /// Warns if the signer makes all blocks: they hold no transactions of their harvester, so this one is never confirmed.
 fn warn_if_only_harvester(node: &NodeClient, transaction: &Transaction, network: Option<&str>) {
-    const PUBLIC: [&str; 3] = ["mainnet", "testnet", "mijinnet"];
     let signer = transaction.signer_address(wire_network(transaction.version));
-    let is_private = network.is_some_and(|name| !PUBLIC.contains(&name));
+    let is_private = network.is_some_and(|name| NETWORKS.iter().all(|(public, _)| *public != name));
     if is_private && node.is_only_harvester(&signer).unwrap_or(false) {
         print_note(&format!(
             "{signer} is the only account that harvests on this node, and a block contains no transactions of its own \
@@ -314,8 +315,8 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
     let status = await_end(node, &packet.transaction.hash(), limit, system, |_| ())?;
     if status.fate == Fate::Confirmed {
         let height = status.number("height");
-        let printed = print(&format!("confirmed at height: {height}\n")).and_then(|()| finish_output());
-        return printed.map_err(|error| unprinted(packet, &format!("was confirmed at height {height}"), error));
+        let fate = format!("was confirmed at height {height}");
+        return print_outcome(packet, &fate, &format!("confirmed at height: {height}\n"));
     }
     Err(failed(if status.is_failure() {
         format!("the transaction is not in the chain: {status}")
@@ -362,17 +363,17 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
 /// Announces a transaction and prints the answer.
 fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandError> {
     let answer = node.announce(packet)?;
-    let printed = print(&format!("{answer}\n")).and_then(|()| finish_output());
+    let printed = print_outcome(packet, "was announced", &format!("{answer}\n"));
     if answer.is_success() {
-        return printed.map_err(|error| unprinted(packet, "was announced", error));
+        return printed;
     }
     let reason = explain_result(answer.code);
     Err(failed(format!("the node rejected the transaction ({}): {reason}", answer.name)))
 }
 
-/// Returns the error of a command that cannot print what became of its transaction: who sends it again pays twice.
-fn unprinted(packet: &SignedTransaction, fate: &str, error: CommandError) -> CommandError {
-    match error {
+/// Prints what became of a transaction. The error says it, too, as `fate`: who sends the transaction again pays twice.
+fn print_outcome(packet: &SignedTransaction, fate: &str, outcome: &str) -> Result<(), CommandError> {
+    print(outcome).and_then(|()| finish_output()).map_err(|error| match error {
         CommandError::Failed(reason) => {
             let hash = packet.transaction.hash();
             failed(format!(
@@ -380,7 +381,7 @@ fn unprinted(packet: &SignedTransaction, fate: &str, error: CommandError) -> Com
             ))
         }
         other => other,
-    }
+    })
 }
 
 /// Runs `nisd status-of`. Ends with the exit code of the status.
@@ -411,4 +412,175 @@ fn read_input(path: &Path) -> Result<String, CommandError> {
     };
     let bytes = read().map_err(in_file(path))?;
     text_of_file(&bytes).map(str::to_owned).map_err(not_text(path))
+}
+
+/// Prefix of the message: the mark of the convention, and the number of an unsigned SHA-256.
+const MARK: [u8; 5] = [0xfe, 0x4e, 0x54, 0x59, 0x03];
+
+/// `nisd apostille`.
+#[derive(Subcommand, Debug)]
+pub enum ApostilleCommand {
+    /// Announce the SHA-256 of a file
+    #[command(after_help = notes!("apostille"))]
+    Create(CreateApostille),
+    /// Compare a file with the hash in a confirmed transaction
+    #[command(after_help = notes!("apostille"))]
+    Verify(VerifyApostille),
+}
+
+/// `nisd apostille create`.
+#[derive(Args, Debug)]
+pub struct CreateApostille {
+    /// File to notarise; only its hash is announced
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Key file of the account that signs
+    #[arg(long, value_name = "KEYFILE")]
+    pub from_key_file: PathBuf,
+    /// Recipient of the transfer of 0 XEM [default: the account itself]
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: Option<String>,
+    #[command(flatten)]
+    pub how: Delivery,
+}
+
+/// `nisd apostille verify`.
+#[derive(Args, Debug)]
+pub struct VerifyApostille {
+    /// File to verify
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Hash of the transaction, or of the inner one if a multisig account notarised the file
+    #[arg(long, value_name = "HASH", value_parser = hash)]
+    pub transaction: Hash256,
+    /// The node to query
+    #[arg(long, value_name = "URL", default_value = DEFAULT_NODE)]
+    pub node: String,
+}
+
+/// Runs `nisd apostille`.
+pub fn apostille(command: &ApostilleCommand, system: System) -> Result<(), CommandError> {
+    match command {
+        ApostilleCommand::Create(command) => create(command, system),
+        ApostilleCommand::Verify(command) => verify(command),
+    }
+}
+
+/// Announces the hash of a file, by default to the account itself.
+fn create(command: &CreateApostille, system: System) -> Result<(), CommandError> {
+    command.to.as_deref().map(values::address).transpose().map_err(CommandError::Usage)?;
+    let hash = hash_of(&command.file)?;
+    let sender = Sender::new(&command.how, &command.from_key_file, system)?;
+    let recipient = match &command.to {
+        Some(to) => values::address_on(to, sender.network).map_err(CommandError::Usage)?,
+        None => sender.address(),
+    };
+    print_note(&format!("the SHA-256 of {} is {}", command.file.display(), hex::encode(hash)));
+    let payload = [MARK.as_slice(), &hash].concat();
+    sender.deliver(recipient, Amount::ZERO, Some(Message { kind: MessageKind::Plain, payload }), &[], &[])
+}
+
+/// Compares a file with the hash in a confirmed transaction, and prints who notarised it and when.
+fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
+    let node = node(&command.node)?;
+    let hash = command.transaction;
+    let found = hash_of(&command.file)?;
+    let not_verified = |reason: &str| failed(format!("not verified: {reason}"));
+    let Some((transaction, height)) = node.confirmed(&hash)? else {
+        return Err(not_verified(&format!(
+            "the node knows no confirmed transaction {hash}; it may still be unconfirmed, or the node does not keep \
+             hashes of old transactions (TRANSACTION_HASH_LOOKUP): name another with --node"
+        )));
+    };
+    // For a multisig account the inner transaction has the message.
+    let signed = transaction.inner().unwrap_or(&transaction);
+    let notarised = notarised_hash(signed).map_err(not_verified)?;
+    if notarised != found {
+        return Err(not_verified(&format!(
+            "{} has the SHA-256 {}, and the transaction notarises a file with {}",
+            command.file.display(),
+            hex::encode(found),
+            hex::encode(notarised)
+        )));
+    }
+    let time = node.time_of(height)?;
+    let signer = Address::from_public_key(&signed.signer, wire_network(signed.version));
+    print(&format!(
+        "verified     {}\nsha-256      {}\ntransaction  {hash}\nsigner       {}\naddress      {}\nheight       {}\n\
+         time         {} UTC\n",
+        command.file.display(),
+        hex::encode(found),
+        signed.signer,
+        dashed(&signer),
+        height,
+        utc(time.to_unix_millis()),
+    ))
+}
+
+/// Returns the hash that a transaction notarises, or why it notarises none.
+fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], &'static str> {
+    let message = match &transaction.body {
+        Body::Transfer(transfer) => transfer.message.as_ref(),
+        _ => return Err("the transaction is no transfer, and only those have messages"),
+    };
+    let message = message.ok_or("the transaction has no message")?;
+    if message.kind == MessageKind::Secure {
+        return Err("the message of the transaction is encrypted");
+    }
+    match message.payload.strip_prefix(&MARK).map(<[u8; 32]>::try_from) {
+        Some(Ok(hash)) => Ok(hash),
+        Some(Err(_)) => Err("the mark FE4E545903 is not followed by a hash of 32 bytes"),
+        None => Err(
+            "the message of the transaction does not begin with FE4E545903, the mark of a SHA-256 without a signature",
+        ),
+    }
+}
+
+/// Returns the SHA-256 of a file.
+fn hash_of(path: &Path) -> Result<[u8; 32], CommandError> {
+    let mut hasher = Sha256::new();
+    let read = files::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher));
+    read.map_err(in_file(path))?;
+    Ok(hasher.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::transaction::{Transfer, wire_version};
+
+    fn transfer(kind: MessageKind, payload: Option<&str>) -> Transaction {
+        let payload = payload.map(|hex| hex::decode(hex).unwrap());
+        let message = payload.map(|payload| Message { kind, payload });
+        let recipient = Address::from_public_key(&PublicKey([0; 32]), NetworkByte::TESTNET);
+        Transaction {
+            version: wire_version(NetworkByte::TESTNET, 1),
+            timestamp: Timestamp(1),
+            signer: PublicKey([0; 32]),
+            signature: None,
+            fee: Amount::ZERO,
+            deadline: Timestamp(2),
+            body: Body::Transfer(Transfer { recipient, amount: Amount::ZERO, message, mosaics: Vec::new() }),
+        }
+    }
+
+    #[test]
+    fn a_notarisation_is_a_plain_message_with_the_marker_and_a_whole_hash() {
+        let hash = "ab".repeat(32);
+        let read = |kind, payload: Option<&str>| notarised_hash(&transfer(kind, payload));
+        assert_eq!(read(MessageKind::Plain, Some(&format!("FE4E545903{hash}"))), Ok([0xab; 32]));
+        assert_eq!(read(MessageKind::Plain, Some(&format!("fe4e545903{hash}"))), Ok([0xab; 32]));
+        let rejected = [
+            (MessageKind::Secure, Some(format!("fe4e545903{hash}")), "encrypted"),
+            (MessageKind::Plain, None, "no message"),
+            (MessageKind::Plain, Some("fe4e545903".to_owned()), "not followed by a hash of 32 bytes"),
+            (MessageKind::Plain, Some(format!("fe4e545903{hash}00")), "not followed by a hash of 32 bytes"),
+            (MessageKind::Plain, Some(format!("fe4e545983{hash}")), "does not begin"),
+            (MessageKind::Plain, Some("fe4e".to_owned()), "does not begin"),
+        ];
+        for (kind, payload, words) in rejected {
+            let said = read(kind, payload.as_deref()).unwrap_err();
+            assert!(said.contains(words), "{said}");
+        }
+    }
 }

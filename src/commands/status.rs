@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde_json::{Map, Value, json};
@@ -61,31 +61,26 @@ struct StatusReport {
 /// Runs `nisd status`. Ends early when `stop` is set.
 pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let (node, context) = node_of(command.node.as_deref(), settings)?;
-    let of_store = |metrics| {
-        let store = Some(settings.data.display().to_string());
-        StatusReport { node: node.url(), store, metrics, before: None }
-    };
-    let seen = if command.data.is_some() && store::exists(&settings.data) && store::is_unlocked(&settings.data) {
-        // Even if a node answers, it does not use this store.
-        of_store(store_metrics(settings, system)?)
-    } else {
-        match node.metrics(context) {
-            Ok(metrics) => StatusReport { node: node.url(), store: None, metrics, before: None },
-            Err(error @ NodeError::NoAnswer { .. }) if command.node.is_none() => {
-                match store_metrics(settings, system) {
-                    Err(CommandError::Open(folder, StoreError::Empty)) => {
-                        let folder = folder.display();
-                        return Err(failed(format!(
-                            "{error} There is no store in {folder} either: `nisd run` starts a node; --config, --node \
-                             or --data name another"
-                        )));
-                    }
-                    read => of_store(read?),
-                }
-            }
-            Err(error) => return Err(error.into()),
+    // Even if a node answers, it does not use this store.
+    let is_unused = command.data.is_some() && store::exists(&settings.data) && store::is_unlocked(&settings.data);
+    let answer = if is_unused { None } else { Some(node.metrics(context)) };
+    let (store, metrics) = match answer {
+        Some(Ok(metrics)) => (None, metrics),
+        Some(Err(error)) if command.node.is_some() || !matches!(error, NodeError::NoAnswer { .. }) => {
+            return Err(error.into());
         }
+        no_answer => match (store_metrics(settings, system), no_answer) {
+            (Err(CommandError::Open(folder, StoreError::Empty)), Some(Err(error))) => {
+                let folder = folder.display();
+                return Err(failed(format!(
+                    "{error} There is no store in {folder} either: `nisd run` starts a node; --config, --node or --data \
+                     name another"
+                )));
+            }
+            (read, _) => (Some(settings.data.display().to_string()), read?),
+        },
     };
+    let seen = StatusReport { node: node.url(), store, metrics, before: None };
     let is_live = seen.store.is_none() && !command.json && !command.once;
     if is_live && logging::is_screen(&io::stdout()) && io::stdin().is_terminal() {
         return show_live(&node, context, seen, &stop).map_err(CommandError::output);
@@ -130,13 +125,8 @@ fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &St
         if stop.load(Ordering::Relaxed) || quits {
             return Ok(());
         }
-        last_error = match node.metrics(context) {
-            Ok(metrics) => {
-                seen.before = Some(std::mem::replace(&mut seen.metrics, metrics));
-                None
-            }
-            Err(error) => Some(error),
-        };
+        let update = |metrics| seen.before = Some(std::mem::replace(&mut seen.metrics, metrics));
+        last_error = node.metrics(context).map(update).err();
     }
 }
 
@@ -200,13 +190,10 @@ impl Terminal {
 
     /// Waits for a key, for at most `time`, or for a signal. Returns whether the user quits.
     fn wait(&self, time: Duration) -> io::Result<bool> {
-        let time = Timespec::try_from(time).map_err(io::Error::other)?;
         let input = io::stdin();
-        let mut inputs = [PollFd::new(&input, PollFlags::IN)];
-        match poll(&mut inputs, Some(&time)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(false),
-            result => result?,
-        };
+        if !logging::wait_until_ready(&input, PollFlags::IN, time)? {
+            return Ok(false);
+        }
         let mut keys = [0; 64];
         match rustix::io::read(&input, &mut keys) {
             // Without any byte the terminal is gone.
@@ -322,13 +309,9 @@ const ROWS: [(&str, Row); 14] = [
         Some(format!("{received}, {}", one("sent", "nisd_network_sent_bytes_total")?))
     }),
     ("Clients", |v| {
-        let (known, waiting) = (v.value("nisd_clients")?, v.value("nisd_clients_waiting")?);
+        let (known, waiting) = (number(v.value("nisd_clients")?), number(v.value("nisd_clients_waiting")?));
         let share = 100.0 * v.value("nisd_client_work_ratio")?;
-        Some(format!(
-            "{}, {} throttled, the largest uses {share:.1} % of the processor",
-            number(known),
-            number(waiting)
-        ))
+        Some(format!("{known}, {waiting} throttled, the largest uses {share:.1} % of the processor"))
     }),
     ("Loop", |v| Some(format!("longest step {}", short(v.value("nisd_loop_step_longest_seconds")?)))),
     ("Commits", |v| {
@@ -350,10 +333,8 @@ const ROWS: [(&str, Row); 14] = [
     ("Clock", |v| {
         let jumps = plural(v.value("nisd_clock_jumps_total")?, "jump");
         let offset = v.value("nisd_clock_offset_seconds").filter(|offset| *offset != 0.0);
-        Some(match offset {
-            Some(offset) => format!("peers are {offset:+.1} s ahead, {jumps}"),
-            None => jumps,
-        })
+        let ahead = offset.map(|offset| format!("peers are {offset:+.1} s ahead, ")).unwrap_or_default();
+        Some(ahead + &jumps)
     }),
 ];
 
@@ -388,21 +369,19 @@ impl StatusReport {
 
     /// Returns the smallest bucket bound of a histogram within which [`QUANTILE`] of its observations lie.
     fn quantile_text(&self, buckets: &str) -> Option<String> {
-        let at_most = |bound: f64| {
-            let of_bound =
-                self.metrics.samples_of(buckets).filter(move |bucket| bucket.label("le").parse() == Ok(bound));
-            of_bound.map(|bucket| bucket.value).sum::<f64>()
-        };
-        let mut bounds: Vec<f64> =
-            self.metrics.samples_of(buckets).filter_map(|bucket| bucket.label("le").parse().ok()).collect();
-        bounds.sort_by(f64::total_cmp);
-        bounds.dedup();
-        let all = at_most(*bounds.last()?);
-        let bound = bounds.iter().copied().find(|bound| at_most(*bound) >= QUANTILE * all).filter(|_| all > 0.0)?;
-        if bound.is_finite() {
-            return Some(format!("99 % within {}", short(bound)));
+        let bucket = |bucket: &Sample| Some((bucket.label("le").parse().ok()?, bucket.value));
+        let mut buckets: Vec<(f64, f64)> = self.metrics.samples_of(buckets).filter_map(bucket).collect();
+        buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+        // Samples of one bound differ in other labels.
+        let sums =
+            buckets.chunk_by(|one, other| one.0 == other.0).map(|same| (same[0].0, same.iter().map(|one| one.1).sum()));
+        let sums: Vec<(f64, f64)> = sums.collect();
+        let all = sums.last()?.1;
+        let place = sums.iter().position(|(_, count)| *count >= QUANTILE * all).filter(|_| all > 0.0)?;
+        match sums[place].0 {
+            bound if bound.is_finite() => Some(format!("99 % within {}", short(bound))),
+            _ => Some(format!("99 % not within {}", short(sums.get(place.checked_sub(1)?)?.0))),
         }
-        Some(format!("99 % not within {}", short(*bounds.get(bounds.len().checked_sub(2)?)?)))
     }
 
     /// Returns hints for the operator.

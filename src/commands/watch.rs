@@ -150,15 +150,11 @@ struct State {
 }
 
 impl State {
-    fn new(watched: WatchedAccounts) -> State {
-        State { id: None, event: None, watched }
-    }
-
     /// Reads a state file, if it exists.
     fn read(path: &Path, watched: WatchedAccounts, addresses_changed: bool) -> Result<State, CommandError> {
         // Also the missing target of a link will be created.
         if matches!(path.try_exists(), Ok(false)) {
-            return Ok(State::new(watched));
+            return Ok(State { id: None, event: None, watched });
         }
         let unusable = |error| wrong_state(path, format!(": {}", files::explain(&error, Some(path))));
         let text = files::read(path, MAX_STATE_BYTES).map_err(unusable)?;
@@ -198,39 +194,33 @@ impl State {
     }
 }
 
-/// Locks that keep other processes from watching with the same state file, which would run its commands again.
-struct StateLock {
-    /// The locked files. The state file is replaced by each write, so that one beside it is locked, too; where it cannot be
-    /// replaced, there may be no file beside it that others see.
-    _locked: Vec<File>,
-}
-
-impl StateLock {
-    fn take(path: &Path) -> Result<StateLock, CommandError> {
-        let unusable = |error| wrong_state(path, format!(": {}", files::describe(&error)));
-        let state_file = files::link_target(path);
-        let mut beside = state_file.clone().into_os_string();
-        beside.push(".lock");
-        let state = match files::open_own(&state_file, Access::Change) {
-            Err(error) if error.kind() == ErrorKind::NotFound || is_denied(&error) => None,
-            opened => Some(opened.map_err(unusable)?),
-        };
-        let beside = match files::open_own(Path::new(&beside), Access::Create) {
-            // Nothing can be replaced in this folder either.
-            Err(error) if is_denied(&error) && state.is_some() && !Path::new(&beside).exists() => None,
-            opened => Some(opened.map_err(unusable)?),
-        };
-        let _locked: Vec<File> = beside.into_iter().chain(state).collect();
-        for file in &_locked {
-            file.try_lock().map_err(|error| match error {
-                TryLockError::WouldBlock => {
-                    wrong_state(path, " is in use: another nisd watch runs with it; name another file".to_owned())
-                }
-                TryLockError::Error(error) => unusable(error),
-            })?;
-        }
-        Ok(StateLock { _locked })
+/// Returns locked files, which keep other processes from watching with the same state file: they would run its commands
+/// again. The state file is replaced by each write, so that one beside it is locked, too; where it cannot be replaced, there
+/// may be no file beside it that others see.
+fn lock_state(path: &Path) -> Result<Vec<File>, CommandError> {
+    let unusable = |error| wrong_state(path, format!(": {}", files::describe(&error)));
+    let state_file = files::link_target(path);
+    let mut beside = state_file.clone().into_os_string();
+    beside.push(".lock");
+    let state = match files::open_own(&state_file, Access::Change) {
+        Err(error) if error.kind() == ErrorKind::NotFound || is_denied(&error) => None,
+        opened => Some(opened.map_err(unusable)?),
+    };
+    let beside = match files::open_own(Path::new(&beside), Access::Create) {
+        // Nothing can be replaced in this folder either.
+        Err(error) if is_denied(&error) && state.is_some() && !Path::new(&beside).exists() => None,
+        opened => Some(opened.map_err(unusable)?),
+    };
+    let locked: Vec<File> = beside.into_iter().chain(state).collect();
+    for file in &locked {
+        file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                wrong_state(path, " is in use: another nisd watch runs with it; name another file".to_owned())
+            }
+            TryLockError::Error(error) => unusable(error),
+        })?;
     }
+    Ok(locked)
 }
 
 /// Returns whether the system does not allow this process to create or change a file.
@@ -255,10 +245,10 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
     }
     let (addresses, network) = addresses(command)?;
     let watched = WatchedAccounts::of(&addresses, network);
-    let _lock = command.state.as_deref().map(StateLock::take).transpose()?;
+    let _lock = command.state.as_deref().map(lock_state).transpose()?;
     let state = match &command.state {
         Some(path) => State::read(path, watched, command.addresses_changed)?,
-        None => State::new(watched),
+        None => State { id: None, event: None, watched },
     };
     announce(command, &addresses, &node, &state);
     let mut watcher = Watcher { command, system, stop, state, saved: None, backoff: BACKOFF.0 };
@@ -379,7 +369,7 @@ impl Watcher<'_> {
         let mut stream = node.events(&self.command.target(last_id.is_some()), addresses, last_id)?;
         let mut heard = (self.system.millis)();
         while !self.is_stopped() {
-            if let Some(event) = stream.next_arrived() {
+            if let Some(event) = stream.reader.next_event() {
                 self.backoff = BACKOFF.0;
                 check(&stream, &event)?;
                 if !self.handle(event)? {
@@ -395,7 +385,8 @@ impl Watcher<'_> {
             if has_arrived {
                 heard = now;
             } else if now.saturating_sub(heard) >= MAX_SILENCE.as_millis() as u64 {
-                return Err(stream.silent(MAX_SILENCE).into());
+                // Not even a heartbeat.
+                return Err(stream.ended(format!("nothing received for {} s", MAX_SILENCE.as_secs())).into());
             }
         }
         Ok(())
@@ -426,9 +417,7 @@ impl Watcher<'_> {
             eprint_line(&describe_synchronisation(event));
         }
         let line = if self.command.json { Some(json.to_owned()) } else { describe_event(event) };
-        let Some(line) = line else { return Ok(()) };
-        let mut output = io::stdout().lock();
-        writeln!(output, "{line}").and_then(|()| output.flush()).map_err(CommandError::output)
+        line.map_or(Ok(()), |line| super::print(&format!("{line}\n")))
     }
 
     /// Runs the command for an event. Returns whether it succeeded; `false` if it was ended together with this program.
@@ -564,7 +553,7 @@ mod tests {
         let path = folder.path().join("state");
         let open = |watched: WatchedAccounts, changed| State::read(&path, watched, changed);
         let state = open(watched(&[BOB]), false).unwrap();
-        assert_eq!(state, State::new(watched(&[BOB])));
+        assert_eq!(state, State { id: None, event: None, watched: watched(&[BOB]) });
         let event =
             Event { id: Some("7.1.ab".to_owned()), name: "transaction".to_owned(), data: "{\"a\": 1}".to_owned() };
         for (id, event) in [("7.0.ab", Some(event)), ("7.1.ab", None)] {
@@ -593,7 +582,8 @@ mod tests {
             let error = open(watched(&[BOB]), true).unwrap_err().to_string();
             assert!(error.contains("is not one of nisd watch"), "{text}: {error}");
         }
-        assert!(State::new(watched(&[])).write(&folder.path().join("missing/state")).is_err());
+        let state = State { id: None, event: None, watched: watched(&[]) };
+        assert!(state.write(&folder.path().join("missing/state")).is_err());
     }
 
     #[test]

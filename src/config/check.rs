@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use log::Level;
 use zeroize::Zeroizing;
 
-use super::files::{KnownPeers, MAX_PEERS_BYTES, PEERS_FILE_END, PEERS_FILE_START, peers_file_name};
+use super::network::{KnownPeers, MAX_PEERS_BYTES, PEERS_FILE_END, PEERS_FILE_START, peers_file_name};
 use super::properties;
 use super::reader::{Diagnostic, Layers, Origin, Override, Problem, redact_key};
 use super::settings::{

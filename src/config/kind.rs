@@ -111,9 +111,7 @@ pub(super) const fn integer<T: TryFrom<i64>>(min: i64, max: i64) -> Kind<T> {
 }
 
 /// A port; 0 lets the system choose.
-pub(super) const fn port() -> Kind<u16> {
-    integer(0, 65_535)
-}
+pub(super) const PORT: Kind<u16> = integer(0, 65_535);
 
 /// A whole number of seconds.
 pub(super) const fn seconds(min: i64, max: i64) -> Kind<Duration> {
@@ -132,6 +130,11 @@ pub(super) const fn map_size(min: &'static str, max: &'static str) -> Kind<usize
 
 const fn form<T>(allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>) -> Kind<T> {
     Kind::Form { allowed, parse, is_secret: false }
+}
+
+/// A text that is never shown.
+const fn secret<T>(allowed: &'static str, parse: fn(&Source<'_>) -> Parsed<T>) -> Kind<T> {
+    Kind::Form { allowed, parse, is_secret: true }
 }
 
 pub(super) const TEXT: Kind<String> = form("a text", |source| parse_text(source.text));
@@ -180,19 +183,13 @@ pub(super) const ADDRESSES: Kind<Vec<Address>> =
         }
         None => Ok(Vec::new()),
     });
-pub(super) const SECRET: Kind<Option<PrivateKey>> = Kind::Form {
-    allowed: "nothing, or a private key of 64 hex digits",
-    parse: |source| match parse_secrets(source.text)? {
+pub(super) const SECRET: Kind<Option<PrivateKey>> =
+    secret("nothing, or a private key of 64 hex digits", |source| match parse_secrets(source.text)? {
         mut keys if keys.len() <= 1 => Ok(keys.pop()),
         _ => Err("is a list".to_owned()),
-    },
-    is_secret: true,
-};
-pub(super) const SECRETS: Kind<Vec<PrivateKey>> = Kind::Form {
-    allowed: "nothing, or private keys of 64 hex digits, joined by |",
-    parse: |source| parse_secrets(source.text),
-    is_secret: true,
-};
+    });
+pub(super) const SECRETS: Kind<Vec<PrivateKey>> =
+    secret("nothing, or private keys of 64 hex digits, joined by |", |source| parse_secrets(source.text));
 pub(super) const LOCAL_ADDRESSES: Kind<LocalAddresses> = form(
     "nothing, or IP addresses, host names and patterns such as 10.0.*.* (IPv6: all eight parts), joined by |",
     |source| addresses(source.text, LocalAddresses::add_entry),
@@ -411,11 +408,6 @@ fn addresses<T: Default, E: fmt::Display>(text: &str, add: fn(&mut T, &str) -> R
 fn parse_names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static str>> {
     let named = list(text, |element| known.iter().find(|name| **name == element).ok_or("unknown"))?;
     Ok(known.iter().filter(|name| named.contains(name)).copied().collect())
-}
-
-/// Parses an address of the nemesis signer.
-pub(super) fn parse_address(text: &str, network: NetworkByte) -> Parsed<Address> {
-    Address::parse(text.trim(), network).ok_or_else(|| "is not a valid address of the network".to_owned())
 }
 
 /// Parses private keys; an error shows only the length of the wrong one. A key whose top bit is set may have `00` in

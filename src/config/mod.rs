@@ -8,7 +8,6 @@
 //! No error, warning or debug output shows a private key.
 
 pub mod check;
-mod files;
 mod kind;
 mod network;
 pub mod properties;
@@ -16,12 +15,11 @@ mod reader;
 mod settings;
 pub mod table;
 
-pub use files::{KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource};
 pub use kind::{Bind, LocalAccess};
-pub use network::network_properties;
+pub use network::{KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource, network_properties};
 pub use reader::{ConfigError, Diagnostic, Origin, Override, Problem};
 pub use settings::{SettingChange, Settings, address_space_warning, build, load, no_block_source_warning};
-pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, Section, WebsocketSettings};
+pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, WebsocketSettings};
 
 pub use crate::api::Features;
 pub use crate::peer::IpDetection;

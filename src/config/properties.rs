@@ -1,6 +1,5 @@
 //! Parser of configuration files: Java properties, compatible with NIS1.
 
-use std::iter::Peekable;
 use std::path::Path;
 use std::rc::Rc;
 use std::str::Chars;
@@ -102,7 +101,7 @@ fn split(path: &Rc<Path>, logical: &str, line: usize) -> Result<Override, Diagno
 
 fn unescape(text: &str) -> Result<Zeroizing<String>, &'static str> {
     let mut plain = Zeroizing::new(String::with_capacity(text.len()));
-    let mut rest = text.chars().peekable();
+    let mut rest = text.chars();
     while let Some(character) = rest.next() {
         plain.push(match character {
             '\\' => match rest.next() {
@@ -121,7 +120,7 @@ fn unescape(text: &str) -> Result<Zeroizing<String>, &'static str> {
 }
 
 /// Parses the character after the first `\u`; a character outside the basic plane is written as two units.
-fn unicode(rest: &mut Peekable<Chars<'_>>) -> Result<char, &'static str> {
+fn unicode(rest: &mut Chars<'_>) -> Result<char, &'static str> {
     const HALF: &str = "\\u names half of a surrogate pair without the other half";
     let mut units = vec![hex_unit(rest)?];
     if (0xd800..0xdc00).contains(&units[0]) && rest.next() == Some('\\') && rest.next() == Some('u') {
@@ -130,10 +129,10 @@ fn unicode(rest: &mut Peekable<Chars<'_>>) -> Result<char, &'static str> {
     char::decode_utf16(units).next().and_then(Result::ok).ok_or(HALF)
 }
 
-fn hex_unit(rest: &mut Peekable<Chars<'_>>) -> Result<u16, &'static str> {
+fn hex_unit(rest: &mut Chars<'_>) -> Result<u16, &'static str> {
     let mut unit = 0;
     for _ in 0..4 {
-        let digit = rest.next_if(char::is_ascii_hexdigit).and_then(|c| c.to_digit(16));
+        let digit = rest.next().and_then(|c| c.to_digit(16));
         unit = unit << 4 | digit.ok_or("\\u must be followed by four hex digits")? as u16;
     }
     Ok(unit)

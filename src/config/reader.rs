@@ -33,14 +33,6 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Returns the base folder of relative paths: that of the file, or `None` for the current folder.
-    pub(super) fn folder(&self) -> Option<&Path> {
-        match self {
-            Origin::File { path, .. } => path.parent(),
-            _ => None,
-        }
-    }
-
     /// Returns a sort key: lines of the file first, then the command line, then defaults.
     pub(super) fn order(&self) -> (u8, usize) {
         match self {
@@ -67,14 +59,12 @@ pub enum ConfigError {
 
 /// Describes all problems.
 fn list(problems: &[Problem]) -> String {
-    let mut text = match problems.len() {
-        1 => "a setting is wrong:".to_owned(),
-        count => format!("{count} settings are wrong:"),
+    let count = match problems.len() {
+        1 => "a setting is wrong".to_owned(),
+        count => format!("{count} settings are wrong"),
     };
-    for problem in problems {
-        text.push_str(&format!("\n\n{problem}"));
-    }
-    text + "\n\n`nisd settings` describes every setting."
+    let problems: String = problems.iter().map(|problem| format!("{problem}\n\n")).collect();
+    format!("{count}:\n\n{problems}`nisd settings` describes every setting.")
 }
 
 /// A wrong, missing or unknown setting. `Display` describes it for a person, on several lines.
@@ -114,10 +104,6 @@ impl Diagnostic {
 
     pub(super) fn warn(text: impl Into<String>) -> Diagnostic {
         Diagnostic { level: log::Level::Warn, ..Diagnostic::error(0, text) }
-    }
-
-    pub(super) fn info(text: impl Into<String>) -> Diagnostic {
-        Diagnostic { level: log::Level::Info, ..Diagnostic::error(0, text) }
     }
 }
 
@@ -172,7 +158,7 @@ pub struct Override {
 pub(super) struct Layers {
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
-    values: BTreeMap<String, Override>,
+    pub values: BTreeMap<String, Override>,
     /// Keys set twice in files: the key, the overridden origin, the effective one.
     pub repeated: Vec<(String, Origin, Origin)>,
 }
@@ -194,11 +180,6 @@ impl Layers {
     pub fn get(&self, key: &str) -> Option<&Override> {
         self.values.get(key)
     }
-
-    /// Returns every key that was set, in alphabetical order, with its origin.
-    pub fn keys(&self) -> impl Iterator<Item = (&str, &Origin)> {
-        self.values.iter().map(|(key, value)| (key.as_str(), &value.origin))
-    }
 }
 
 /// Reads values of settings and collects all problems.
@@ -213,24 +194,10 @@ pub(super) struct Reader<'a> {
     pub problems: Vec<Problem>,
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(layers: &'a Layers, home: Option<&'a Path>) -> Reader<'a> {
-        Reader { layers, home, network: None, problems: Vec::new() }
-    }
-
-    /// Returns whether a setting is set, even to a wrong value.
-    pub fn is_set(&self, name: &str) -> bool {
-        self.layers.get(name).is_some()
-    }
-
+impl Reader<'_> {
     /// Returns whether a problem with a setting was recorded.
     pub fn is_wrong(&self, name: &str) -> bool {
         self.problems.iter().any(|problem| problem.key == name)
-    }
-
-    /// Returns the path of a file beside the configuration file, or in the current folder without one.
-    pub fn beside_file(&self, name: &str) -> PathBuf {
-        self.layers.file.as_deref().and_then(Path::parent).unwrap_or(Path::new("")).join(name)
     }
 
     /// Returns the value of a setting, else its default, else `None`.
@@ -238,7 +205,8 @@ impl<'a> Reader<'a> {
         let (home, network) = (self.home, self.network);
         let parse = |text, folder| kind.parse(&Source { text, folder, home, network });
         if let Some(Override { value, origin, .. }) = self.layers.get(name) {
-            match parse(value, origin.folder()) {
+            let folder = if let Origin::File { path, .. } = origin { path.parent() } else { None };
+            match parse(value, folder) {
                 Ok(value) => return Some(value),
                 Err(why) => self.wrong(name, why),
             }
@@ -298,6 +266,7 @@ mod tests {
         assert_eq!(shown("a"), "2 dir/a.properties:3");
         assert_eq!(shown("c"), "3 --set on the command line");
         assert_eq!(layers.repeated.len(), 1);
-        assert_eq!(layers.get("a").unwrap().origin.folder(), Some(Path::new("dir")));
+        let Origin::File { path, .. } = &layers.get("a").unwrap().origin else { panic!("a file") };
+        assert_eq!(path.parent(), Some(Path::new("dir")));
     }
 }

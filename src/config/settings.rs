@@ -5,11 +5,11 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use log::Level;
 use sha2::{Digest, Sha256};
 
-use super::files::{KnownPeers, NemesisSource, peers_file_name};
 use super::kind::parse_host_names;
-use super::network::{self, AFTER_ALL_FORKS, FORK_KEYS, Identity, is_known};
+use super::network::{self, AFTER_ALL_FORKS, Identity, KnownPeers, NemesisSource, is_known, peers_file_name};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, quoted, redact_key};
 use super::table::{
@@ -110,7 +110,7 @@ impl Settings {
 
     /// Reads all settings; the error lists everything that is wrong.
     pub(super) fn read(layers: &Layers, home: Option<&Path>) -> Result<Settings, Vec<Problem>> {
-        let reader = &mut Reader::new(layers, home);
+        let reader = &mut Reader { layers, home, network: None, problems: Vec::new() };
         let settings = Settings::assemble(reader);
         let mut notices = check_keys(reader);
         let mut problems = std::mem::take(&mut reader.problems);
@@ -145,7 +145,8 @@ impl Settings {
         let port = if node.protocol == "https" { node.https_port } else { http.port };
         let host_names = host_names(&http, &node);
         let Identity { network, nemesis, nemesis_hash } = identity?;
-        let peers_file = reader.beside_file(&peers_file_name(&network.name));
+        let folder = reader.layers.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        let peers_file = folder.join(peers_file_name(&network.name));
         let settings = Settings {
             network: Network { chain: chain?, ..network },
             nemesis,
@@ -172,11 +173,8 @@ fn check_ports(reader: &mut Reader<'_>, http: &HttpSettings, websocket_port: u16
     const HTTP: &str = "nem.httpPort";
     const WEBSOCKET: &str = "nem.websocketPort";
     if http.port == websocket_port && http.port != 0 && !reader.is_wrong(HTTP) {
-        reader.problem(
-            WEBSOCKET,
-            "is the port of the HTTP interface",
-            format!("another port than {HTTP} = {}", http.port),
-        );
+        let allowed = format!("another port than {HTTP} = {}", http.port);
+        reader.problem(WEBSOCKET, "is the port of the HTTP interface", allowed);
     }
     let Some(metrics) = http.metrics.filter(|_| !reader.is_wrong("nisd.bindAddress")) else { return };
     let is_taken = |name, port| port == metrics.port() && port != 0 && !reader.is_wrong(name);
@@ -334,7 +332,7 @@ const MAX_UNKNOWN: usize = 20;
 fn check_keys(reader: &mut Reader<'_>) -> Vec<Diagnostic> {
     let layers = reader.layers;
     let (mut notices, mut ignored, mut unknown, mut rejected) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (name, origin) in layers.keys() {
+    for (name, Override { origin, .. }) in &layers.values {
         let is_flag = matches!(origin, Origin::Flag(_));
         match table::find(name) {
             // The system shows the command line of a program to all users.
@@ -343,8 +341,8 @@ fn check_keys(reader: &mut Reader<'_>) -> Vec<Diagnostic> {
                  configuration file (--config), readable by you only"
             ))),
             Some(_) => {}
-            None if table::ignored(name).is_some() => ignored.push(name),
-            None if is_flag || has_prefix(name, &["nisd."]) => rejected.push(name),
+            None if table::ignored(name).is_some() => ignored.push(name.as_str()),
+            None if is_flag || name.to_ascii_lowercase().starts_with("nisd.") => rejected.push(name),
             None => unknown.push((name, origin)),
         }
     }
@@ -362,14 +360,17 @@ fn check_keys(reader: &mut Reader<'_>) -> Vec<Diagnostic> {
         notices.push(Diagnostic::warn(format!("{winning}: {key} was already set at {hidden}; this value is used")));
     }
     if !ignored.is_empty() {
-        notices.push(Diagnostic::info(format!("settings without effect in this node: {}", ignored.join(", "))));
+        let text = format!("settings without effect in this node: {}", ignored.join(", "));
+        notices.push(Diagnostic { level: Level::Info, ..Diagnostic::warn(text) });
     }
     notices
 }
 
 fn hint(name: &str) -> String {
     let meant = table::suggest(name).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
-    let kind = if has_prefix(name, &PREFIXES) { "" } else { " (settings begin with nem., nis. or nisd.)" };
+    let lower = name.to_ascii_lowercase();
+    let has_prefix = ["nem.", "nis.", "nisd."].iter().any(|prefix| lower.starts_with(prefix));
+    let kind = if has_prefix { "" } else { " (settings begin with nem., nis. or nisd.)" };
     format!("{kind}{meant}")
 }
 
@@ -377,12 +378,15 @@ fn hint(name: &str) -> String {
 pub(super) fn network_warnings(layers: &Layers, network: &Network) -> Vec<Diagnostic> {
     let mut notices = Vec::new();
     let is_after_all_forks = network.name == AFTER_ALL_FORKS;
-    let forks_are_default = !is_after_all_forks && FORK_KEYS.iter().all(|key| layers.get(key).is_none());
+    // The keys of the forks whose heights depend on the network byte.
+    let is_of_byte = |key: &&Key| matches!(key.default, DefaultValue::Derived(table::BY_BYTE));
+    let forks: Vec<&str> = table::keys().filter(is_of_byte).map(|key| key.name).collect();
+    let forks_are_default = !is_after_all_forks && forks.iter().all(|key| layers.get(key).is_none());
     if network.byte == NetworkByte::TESTNET && forks_are_default {
         notices.push(Diagnostic::warn(format!(
             "network byte 152 without any fork height: those of an earlier testnet apply. Most private networks \
              need the value 1 for {}",
-            FORK_KEYS.join(", ")
+            forks.join(", ")
         )));
     }
     const TREASURY: &str = "nis.treasuryReissuanceForkHeight";
@@ -438,15 +442,6 @@ pub fn address_space_warning(network: &Network, bits: u32) -> Option<Diagnostic>
             network.name
         ))
     })
-}
-
-/// Prefixes of this node's settings.
-const PREFIXES: [&str; 3] = ["nem.", "nis.", "nisd."];
-
-/// Returns whether a key starts with one of these prefixes, in any case.
-fn has_prefix(name: &str, prefixes: &[&str]) -> bool {
-    let start = |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    prefixes.iter().any(|prefix| start(prefix))
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use log::LevelFilter;
 use super::kind::{
     ADDRESS, ADDRESS_RANGES, ADDRESSES, BIND, BOOLEAN, Bind, CHAIN_FEATURES, CHECKPOINT, CLOCK, CONTEXT, ENDPOINTS,
     FEATURES, HASH, HASHES, HOST, HOST_NAMES, IP_DETECTION, Kind, LISTENER, LOCAL_ACCESS, LOCAL_ADDRESSES, LOG_FORMAT,
-    LOG_LEVEL, LocalAccess, NAME, ORIGINS, PATH, PATHS, PROTOCOL, SECRET, SECRETS, TEXT, VERSION, integer, map_size,
-    port, seconds, size,
+    LOG_LEVEL, LocalAccess, NAME, ORIGINS, PATH, PATHS, PORT, PROTOCOL, SECRET, SECRETS, TEXT, VERSION, integer,
+    map_size, seconds, size,
 };
 use super::reader::Reader;
 use crate::api::Features;
@@ -34,7 +34,7 @@ const MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "1G" } else { "64G
 const MAX_MAP_SIZE: &str = if cfg!(target_pointer_width = "32") { "2G" } else { "4T" };
 
 const BY_NETWORK: &str = "mainnet, mijinnet, testnet: that of the network; others must set it";
-const BY_BYTE: &str =
+pub(super) const BY_BYTE: &str =
     "testnet: 1; others by network byte: 104 mainnet's height, 152 that of an earlier testnet, else 1";
 
 /// One setting.
@@ -61,15 +61,6 @@ pub enum DefaultValue {
     Value(&'static str),
     /// Depends on something else, as this text explains.
     Derived(&'static str),
-}
-
-/// A titled group of settings.
-#[derive(Clone, Copy)]
-pub struct Section {
-    /// Title of the group.
-    pub title: &'static str,
-    /// The settings.
-    pub keys: &'static [Key],
 }
 
 /// Defines [`SECTIONS`], and a struct with a field for each setting of the sections of a group.
@@ -110,16 +101,16 @@ macro_rules! settings {
             }
         )*
 
-        /// All settings.
-        pub const SECTIONS: &[Section] = &[
-            $($(Section { title: $title, keys: &[$(Key {
+        /// All settings, in groups with their titles.
+        const SECTIONS: &[(&str, &[Key])] = &[
+            $($(($title, &[$(Key {
                 name: $name,
                 allowed: &($kind as Kind<$type>),
                 is_secret: ($kind as Kind<$type>).is_secret(),
                 default: default_value!($(default $default)? $(default $optional)? $(derived $derived)?),
                 meaning: $meaning,
                 is_live: $when,
-            }),*] },)*)*
+            }),*]),)*)*
         ];
     };
 }
@@ -243,7 +234,7 @@ settings! {
                 "Protocol of the endpoint that the node announces; the node itself always serves plain HTTP";
             host: String = "nem.host", AT_START, HOST, default "127.0.0.1",
                 "Host of the endpoint that the node announces; does not limit who can connect";
-            https_port: u16 = "nem.httpsPort", AT_START, port(), default "7891",
+            https_port: u16 = "nem.httpsPort", AT_START, PORT, default "7891",
                 "Port of the endpoint that the node announces if nem.protocol is https; the node does not listen there";
         }
     }
@@ -252,7 +243,7 @@ settings! {
         "HTTP interface" {
             bind: Bind = "nisd.bindAddress", AT_START, BIND, default "*",
                 "Address on which both interfaces listen (--bind). A private network with demo keys is created with localhost";
-            port: u16 = "nem.httpPort", AT_START, port(), default "7890",
+            port: u16 = "nem.httpPort", AT_START, PORT, default "7890",
                 "Port of the HTTP interface (--http-port); 0 lets the system choose";
             context: String = "nem.apiContext", AT_START, CONTEXT, default "",
                 "Path in front of all paths of the HTTP interface";
@@ -289,7 +280,7 @@ settings! {
     /// Settings of the websocket interface.
     pub struct WebsocketSettings {
         "Websocket interface" {
-            port: u16 = "nem.websocketPort", AT_START, port(), default "7778",
+            port: u16 = "nem.websocketPort", AT_START, PORT, default "7778",
                 "Port of the websocket interface (--websocket-port); 0 lets the system choose";
             idle_timeout: Duration = "nisd.websocketIdleTimeout", LIVE, seconds(10, 86_400), default "300",
                 "Seconds without traffic after which a websocket session is closed";
@@ -356,7 +347,7 @@ pub(super) fn ignored(name: &str) -> Option<&'static str> {
 
 /// Returns all settings in the order of the table.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
-    SECTIONS.iter().flat_map(|section| section.keys)
+    SECTIONS.iter().flat_map(|(_, keys)| *keys)
 }
 
 /// Returns the setting with this exact name.
@@ -392,9 +383,9 @@ pub(super) fn suggest(unknown: &str) -> Option<&'static str> {
 pub fn print(width: usize) -> String {
     let width = width.clamp(40, 120);
     let mut text = String::from(INTRODUCTION);
-    for section in SECTIONS {
-        let _ = writeln!(text, "\n{}\n", section.title.to_uppercase());
-        for key in section.keys {
+    for (title, keys) in SECTIONS {
+        let _ = writeln!(text, "\n{}\n", title.to_uppercase());
+        for key in *keys {
             let used = if key.is_live { " (reloaded on SIGHUP)" } else { "" };
             let _ = writeln!(text, "  {}{used}\n{}", key.name, key.describe(width));
         }
@@ -411,9 +402,9 @@ pub fn print(width: usize) -> String {
 pub fn file() -> String {
     const WIDTH: usize = 96;
     let mut text = String::from(FILE_INTRODUCTION);
-    for section in SECTIONS {
-        let _ = writeln!(text, "\n\n# {}", section.title.to_uppercase());
-        for key in section.keys {
+    for (title, keys) in SECTIONS {
+        let _ = writeln!(text, "\n\n# {}", title.to_uppercase());
+        for key in *keys {
             text.push('\n');
             for line in key.describe(WIDTH).lines() {
                 let _ = writeln!(text, "# {}", line.trim_start());

@@ -38,7 +38,7 @@ pub struct WarningTimes {
 impl Node<'_> {
     /// Warns if the system's clock has jumped, if the chain is ahead of it, or if it differs from the clocks of peers.
     pub(super) fn check_clock(&mut self, now: LoopTime) {
-        let follows_system_clock = self.clock.mode() == ClockMode::System;
+        let follows_system_clock = self.clock.mode == ClockMode::System;
         if let Some(jump) = self.clock_monitor.check(now).filter(|_| follows_system_clock) {
             let seconds = jump as f64 / 1000.0;
             log::warn!(
@@ -86,8 +86,7 @@ impl Node<'_> {
         ClockState {
             chain_ahead: self.seconds_ahead(now),
             jumps: self.clock_monitor.jumps,
-            is_unreliable: self.clock.mode() == ClockMode::System
-                && now.monotonic < self.clock_monitor.distrusted_until,
+            is_unreliable: self.clock.mode == ClockMode::System && now.monotonic < self.clock_monitor.distrusted_until,
         }
     }
 

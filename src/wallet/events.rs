@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use super::node::{NodeClient, NodeError, printable};
-use super::signed_transaction::{mosaics_sent, transaction_of};
+use super::node::{NodeClient, NodeError, printable, signatures};
+use super::transaction::{mosaics_sent, transaction_of};
 use super::values::currency;
 use crate::codec::lenient_json;
 use crate::model::transaction::{LinkMode, Message, MessageKind, Transfer, wire_network};
@@ -22,7 +22,8 @@ pub const EVENTS: &str = "/events";
 pub struct EventStream<'a> {
     node: &'a NodeClient,
     stream: ResponseStream,
-    reader: EventReader,
+    /// The events that have arrived already.
+    pub reader: EventReader,
     has_ended: bool,
 }
 
@@ -44,11 +45,6 @@ impl NodeClient {
 }
 
 impl EventStream<'_> {
-    /// Returns the next event that has arrived already.
-    pub fn next_arrived(&mut self) -> Option<Event> {
-        self.reader.next_event()
-    }
-
     /// Waits for at most `time` until more of the stream arrives, or until a signal comes. Returns whether any has; it may
     /// be a heartbeat only. The end of the stream is an error.
     pub fn receive(&mut self, time: Duration) -> Result<bool, NodeError> {
@@ -78,12 +74,8 @@ impl EventStream<'_> {
         self.node.invalid_answer(EVENTS, format!("event {name}: {reason}"))
     }
 
-    /// Returns the error for a stream on which nothing has arrived for `time`, not even a heartbeat.
-    pub fn silent(&self, time: Duration) -> NodeError {
-        self.ended(format!("nothing received for {} s", time.as_secs()))
-    }
-
-    fn ended(&self, reason: impl ToString) -> NodeError {
+    /// Returns the error for a stream that cannot go on.
+    pub fn ended(&self, reason: impl ToString) -> NodeError {
         NodeError::StreamEnded { node: self.node.url(), reason: reason.to_string() }
     }
 }
@@ -115,7 +107,9 @@ pub fn describe_event(event: &Event) -> Option<String> {
     let parts = match event.name.as_str() {
         "transaction" => [time("/timeStamp"), height, confirmations, Some(payment(&event.data)), hash],
         "undone" => [word("undone"), time("/timeStamp"), height, Some(payment(&event.data)), hash],
-        "unconfirmed" => [word("unconfirmed"), time("/since"), Some(payment(&event.data)), signatures(&data), hash],
+        "unconfirmed" => {
+            [word("unconfirmed"), time("/since"), Some(payment(&event.data)), describe_signatures(&data), hash]
+        }
         "left" => {
             let conflict = text("/conflict/hash").map(|hash| format!("in conflict with {hash}"));
             let reason = [text("/reason"), text("/message").map(|name| format!("({name})")), conflict];
@@ -215,14 +209,9 @@ fn other_kind(transaction: &Transaction) -> String {
 }
 
 /// Describes the signatures of an unconfirmed multisig transaction.
-fn signatures(data: &Value) -> Option<String> {
-    let multisig = data.get("multisig")?;
-    let count = |name: &str| multisig.get(name).and_then(Value::as_array).map_or(0, Vec::len);
-    let address = |one: &Value| one.get("address").and_then(Value::as_str).map(printable);
-    let missing = multisig.get("missing").and_then(Value::as_array);
-    let missing: Vec<_> = missing.into_iter().flatten().filter_map(address).collect();
-    let required = multisig.get("required").and_then(Value::as_u64).unwrap_or_default();
-    let signed = format!("signed by {} of {required} cosignatories", count("signed"));
+fn describe_signatures(data: &Value) -> Option<String> {
+    let (required, [signed, missing]) = signatures(data.get("multisig")?);
+    let signed = format!("signed by {} of {required} cosignatories", signed.len());
     Some(if missing.is_empty() { signed } else { format!("{signed}, missing: {}", missing.join(" ")) })
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`values`] | amounts, networks and addresses as people write them |
 //! | [`key_file`] | files with private keys |
-//! | [`transfer`] | building transfers |
+//! | [`TransferRequest`] | building transfers |
 //! | [`SignedTransaction`] | a signed transaction for announcement, and its description |
 //! | [`NodeClient`] | requests to a node |
 //! | [`TransactionStatus`] | what became of a transaction |
@@ -13,14 +13,13 @@
 pub mod events;
 pub mod key_file;
 mod node;
-mod signed_transaction;
-mod status;
-pub mod transfer;
+mod transaction;
 pub mod values;
 
-pub use node::{AnnounceResult, NodeClient, NodeError, explain_result, printable};
-pub use signed_transaction::{SignedTransaction, context, describe, is_signed_transaction, read_transaction};
-pub use status::{Fate, TransactionStatus, await_end};
+pub use node::{AnnounceResult, Fate, NodeClient, NodeError, TransactionStatus, await_end, explain_result, printable};
+pub use transaction::{
+    SignedTransaction, TransferRequest, build, context, describe, is_signed_transaction, minimum_fee, read_transaction,
+};
 
 /// One transaction of each kind as JSON.
 pub const TRANSACTIONS: &str = include_str!("../help/transactions.txt");

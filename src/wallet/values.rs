@@ -4,6 +4,10 @@
 use crate::model::address::ADDRESS_LENGTH;
 use crate::model::{Address, Amount, Mosaic, MosaicId, NetworkByte};
 
+/// The public networks, whose addresses are shown by default.
+pub const NETWORKS: [(&str, NetworkByte); 3] =
+    [("mainnet", NetworkByte::MAINNET), ("testnet", NetworkByte::TESTNET), ("mijinnet", NetworkByte::MIJINNET)];
+
 /// Decimal places of the native currency.
 const CURRENCY_PLACES: u8 = 6;
 
@@ -42,24 +46,20 @@ pub fn currency(amount: Amount) -> String {
 
 /// Parses the name of a network or its byte: `152`, `-104` and `0x98` mean the same.
 pub fn network(text: &str) -> Result<NetworkByte, &'static str> {
-    let byte = match (text, text.strip_prefix("0x")) {
-        ("mainnet", _) => return Ok(NetworkByte::MAINNET),
-        ("testnet", _) => return Ok(NetworkByte::TESTNET),
-        ("mijinnet", _) => return Ok(NetworkByte::MIJINNET),
-        (_, Some(hex)) => u8::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 2),
-        _ => text.parse().or_else(|_| text.parse().map(|signed: i8| signed as u8)).ok(),
+    if let Some((_, network)) = NETWORKS.iter().find(|(name, _)| *name == text) {
+        return Ok(*network);
+    }
+    let byte = match text.strip_prefix("0x") {
+        Some(hex) => u8::from_str_radix(hex, 16).ok().filter(|_| hex.len() == 2),
+        None => text.parse().or_else(|_| text.parse().map(|signed: i8| signed as u8)).ok(),
     };
     byte.map(NetworkByte).ok_or("a network is mainnet, testnet, mijinnet or its byte, such as -104, 152 or 0x98")
 }
 
 /// Returns the name of a network.
 pub fn network_name(network: NetworkByte) -> String {
-    match network {
-        NetworkByte::MAINNET => "mainnet".to_owned(),
-        NetworkByte::TESTNET => "testnet".to_owned(),
-        NetworkByte::MIJINNET => "mijinnet".to_owned(),
-        NetworkByte(byte) => format!("network 0x{byte:02x}"),
-    }
+    let known = NETWORKS.iter().find(|(_, known)| *known == network);
+    known.map_or_else(|| format!("network 0x{:02x}", network.0), |(name, _)| (*name).to_owned())
 }
 
 /// Parses `namespace:name=QUANTITY`, the quantity in smallest units.
@@ -74,8 +74,6 @@ pub fn mosaic(text: &str) -> Result<Mosaic, String> {
     Ok(Mosaic { id, quantity: quantity.ok_or(form)?.unsigned_abs() })
 }
 
-/// Networks whose addresses are shown by default.
-pub const NETWORKS: [NetworkByte; 3] = [NetworkByte::MAINNET, NetworkByte::TESTNET, NetworkByte::MIJINNET];
 /// Characters between two dashes.
 const GROUP: usize = 6;
 

@@ -69,7 +69,7 @@ fn addresses(introduction: &str) -> Vec<(String, String)> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
         let (name, address) = (words.next()?, words.next()?);
-        let is_account = Role::OWNERS.iter().any(|role| role.name() == name);
+        let is_account = Role::OWNERS.iter().any(|role| role.to_string() == name);
         is_account.then(|| (name.to_owned(), address.to_owned()))
     };
     introduction.lines().filter_map(line).collect()
