@@ -15,11 +15,11 @@ use nisd::net::fetch::{FetchError, FetchId, FetchRequest, FetchResponse, Respons
 use nisd::net::service::ConnectionId;
 use nisd::peer::Manager;
 use nisd::peer::block_download::NextBlock;
-use nisd::peer::trust::Experience;
 use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
 use nisd::peer::manager::requests::{MAX_BYTES, MAX_IN_FLIGHT, MAX_LATEST};
 use nisd::peer::manager::{IpDetection, ListedPeer, PeerSettings, Pusher};
 use nisd::peer::time_sync::MAX_FREE_OFFSET;
+use nisd::peer::trust::Experience;
 use nisd::peer::wire::{
     AuthenticatedRequest, AuthenticatedResponse, ChainRequest, Challenge, CommunicationTimeStamps, Endpoint,
     ExperiencePair, HashChain, Identity, List, MetaData, NodeExperiences, NodeInfo, NodeList, Score, Version,
