@@ -316,7 +316,7 @@ mod tests {
         }
         let undrawn = [ClockAnswer { is_selected: false, ..witness(0, sample(100)) }];
         assert_eq!(time.round(&undrawn, 1, 100, NOW), None);
-        assert_eq!((time.age, time.offset, time.rounds.iter().count()), (0, 0, 0));
+        assert_eq!((time.age, time.offset, time.rounds.len()), (0, 0, 0));
     }
 
     #[test]

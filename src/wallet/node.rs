@@ -50,6 +50,24 @@ pub enum NodeError {
     Unusable(String),
 }
 
+impl NodeError {
+    /// Returns whether the node may have done what was requested: no answer says that it did not.
+    pub fn may_be_done(&self) -> bool {
+        match self {
+            NodeError::NoAnswer { error, .. } => !matches!(
+                error,
+                FetchError::UnknownHost(_)
+                    | FetchError::OutOfScope(_)
+                    | FetchError::Unreachable(_)
+                    | FetchError::BadTarget
+            ),
+            // The node itself says 503 while it is not ready.
+            NodeError::Rejected { status, .. } => *status >= 500 && *status != 503,
+            NodeError::StreamEnded { .. } | NodeError::Unusable(_) => true,
+        }
+    }
+}
+
 fn rejection(node: &str, route: &str, status: u16, words: &str) -> String {
     match status {
         429 => format!("the node {node} has received too many requests; wait a moment"),
@@ -185,7 +203,12 @@ impl NodeClient {
         if !self.lacks_statuses.get() {
             match self.client.get(&format!("{ROUTE}?hash={hash}")) {
                 Ok(Response { status: 404, .. }) => self.lacks_statuses.set(true),
-                answer => return self.read(ROUTE, answer, ""),
+                answer => {
+                    let mut status: TransactionStatus = self.read(ROUTE, answer, "")?;
+                    // It is the hash that was asked for.
+                    status.details.as_object_mut().map(|details| details.remove("hash"));
+                    return Ok(status);
+                }
             }
         }
         let Some(answer) = self.transaction(hash)? else {
@@ -219,7 +242,7 @@ impl NodeClient {
 
     /// Returns the answer to a query for a transaction; `None` if it is not confirmed.
     fn transaction(&self, hash: &Hash256) -> Result<Option<Vec<u8>>, NodeError> {
-        match self.client.get(&format!("{TRANSACTION}?hash={hash}")) {
+        match self.client.get(&format!("{TRANSACTION}?hash={hash}&nested=true")) {
             Ok(Response { status: 400 | 404, .. }) => Ok(None),
             answer => self.success_body(TRANSACTION, answer).map(Some),
         }

@@ -311,6 +311,33 @@ fn an_announcement_that_cannot_be_printed_says_that_it_was_made() {
 }
 
 #[test]
+fn an_announcement_whose_answer_is_lost_says_that_it_may_have_been_accepted() {
+    let (place, hash) = (WalletFolder::new(), text(&example("E1")["hash"]).to_owned());
+    let key = place.key(ALICE);
+    let send = |status: u16| {
+        let node = MockNode::start(move |request| {
+            let is_announced = request.line.starts_with("POST /transaction/announce");
+            is_announced.then(|| failure(status, "a proxy without its node")).flatten()
+        });
+        run(["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url, "--amount", "1"])
+    };
+    let said = format!("the transaction {hash} may have been accepted: do not send it again; `nisd status-of {hash}`");
+    send(502).expect_failure(1, &[&said, "status 502"]);
+    let refused = send(503).expect_failure(1, &["is not ready"]);
+    assert!(!refused.stderr.contains("may have been accepted"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_status_in_json_names_the_hash_once() {
+    let hash = "8f5ac2c162c6cca1832b0a142e2b844e674dcf6e43ac2e9974885c803c30bc42";
+    let status =
+        json!({"hash": hash, "status": "confirmed", "height": 5, "index": 0, "blockHash": "0f", "confirmations": 1});
+    let node = MockNode::start(move |request| status_response(request, status.clone()));
+    let told = run(["status-of", hash, "--json", "--node", &node.url]).expect_success();
+    assert_eq!(told.text().matches("\"hash\"").count(), 1, "{}", told.text());
+}
+
+#[test]
 fn messages_are_announced_as_text_or_bytes() {
     let (e2, message) = (example("E2"), "hello devnet, this is a message of 46 bytes...");
     for arguments in [["--message", message], ["--hex", &hex::encode(message)]] {

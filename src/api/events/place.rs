@@ -150,7 +150,9 @@ impl Place {
         let ancestors = hashes.by_ref().take(MAX_ANCESTORS).collect::<Option<Vec<_>>>()?;
         let is_whole = hashes.next().is_none();
         let block = Rc::new(BlockName { hash, ancestors });
-        is_whole.then(|| Place { height: Height(height), next, block, rollback: rollback.map(Height) })
+        // Nothing is told of the place before the first block.
+        let exists = height > 0 || next == END;
+        (is_whole && exists).then(|| Place { height: Height(height), next, block, rollback: rollback.map(Height) })
     }
 
     /// Returns where the place is. Reads at most one header for each of its hashes.

@@ -688,6 +688,8 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
         ("kinds=blocks", "some of transaction, block, unconfirmed and left"),
         ("mosaic=xem", "a namespace and a name, such as nem:xem"),
         ("after=1.2", "must be one that a stream sent"),
+        ("after=0.0.0000000000000000", "must be one that a stream sent"),
+        ("after=0.7.0000000000000000", "must be one that a stream sent"),
         ("after=1.2.zz", "must be one that a stream sent"),
         ("after=9.end-0.0123456789abcdef", "must be one that a stream sent"),
         ("address=TALICE", "TALICE is not an address"),

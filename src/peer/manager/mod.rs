@@ -271,8 +271,13 @@ impl Manager {
         manager
     }
 
-    /// Adds peers of the operator's list. One without a key is identified at the first contact.
+    /// Adds peers of the operator's list. Those without a key are contacted at once, which identifies them.
     pub fn add_listed_peers(&mut self, known: Vec<ListedPeer>) {
+        if let Phase::Running(schedule) = &mut self.phase
+            && !known.is_empty()
+        {
+            schedule.run_now(Task::Refresh, self.now.monotonic);
+        }
         let space = TableLimits::default().nodes.saturating_sub(self.unidentified.len());
         for peer in known.into_iter().take(space) {
             match peer {
@@ -599,7 +604,7 @@ impl Manager {
             LimitUsage::new("pings", self.requests.pings(), MAX_PINGS),
             LimitUsage::new("probes of a refresh", self.count_probes(Probe::is_of_refresh), MAX_CONCURRENT_PROBES),
             LimitUsage::new("gossiped peers", gossiped, MAX_GOSSIP_PROBES),
-            LimitUsage::new("rounds of time synchronisation", self.time_sync.rounds.iter().count(), MAX_ROUNDS),
+            LimitUsage::new("rounds of time synchronisation", self.time_sync.rounds.len(), MAX_ROUNDS),
         ]);
         usage.extend(self.table.usage());
         usage.extend(self.experiences.usage());

@@ -3,6 +3,7 @@ use crate::model::{Address, Checkpoint, Hash256, Height};
 use crate::peer::block_download::BlockDownload;
 use crate::peer::manager::queries::{ASKED_HEIGHT_TIMEOUT, ASKED_HEIGHT_TTL};
 use crate::peer::manager::{ListedPeer, PeerSettings};
+use crate::peer::peer_table::State;
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::tests::*;
 use crate::peer::trust::{EXPERIENCE_LIFETIME, Experience};
@@ -318,6 +319,16 @@ fn listed_peers_of_one_network_count_once() {
         (scene.manager.height_check.network_height(), scene.manager.height_check.is_synchronised()),
         (Some(Height(1)), true)
     );
+}
+
+#[test]
+fn a_listed_peer_that_a_reload_adds_is_contacted_at_once() {
+    let mut scene = Scene::new(settings(&[0]), 2);
+    scene.run_seconds(20);
+    scene.manager.add_listed_peers(vec![ListedPeer::Endpoint(info(1).endpoint)]);
+    scene.run_seconds(3);
+    let state = scene.manager.table.get(&address_of(1)).map(|peer| peer.state);
+    assert_eq!(state, Some(State::Active));
 }
 
 #[test]
