@@ -177,8 +177,8 @@ fn scratch_folder(data: &Path) -> Result<WorkFolder, CommandError> {
 }
 
 /// Imports all blocks and shows progress: on standard error as a rewritten line on a terminal, else as log lines.
-/// A difference that `verifier` finds ends the import with an error. If it must stop, the blocks so far are committed first. Returns the height
-/// of the last commit.
+/// A difference that `verifier` finds ends the import with an error. If it must stop, the blocks so far are committed
+/// first. Returns the height of the last commit.
 pub fn import_blocks(
     mut importer: BlockImporter<'_>,
     clock: ClockMode,

@@ -433,9 +433,15 @@ fn print_json(json: &str) -> Result<(), CommandError> {
 }
 
 fn escape_controls(json: &str) -> String {
-    let is_escaped = |c: char| c.is_control() && !c.is_ascii_whitespace();
-    let escape = |c: char| if is_escaped(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() };
-    json.chars().map(escape).collect()
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_control() && !c.is_ascii_whitespace() {
+            escaped.push_str(&format!("\\u{:04x}", c as u32));
+        } else {
+            escaped.push(c);
+        }
+    }
+    escaped
 }
 
 /// Prints what a command line without a command asks for, such as the help, or why it is wrong.

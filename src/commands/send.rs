@@ -362,9 +362,9 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
 
 /// Announces a transaction and prints the answer.
 fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandError> {
-    let answer = node.announce(packet).map_err(|error| match error {
-        error if error.may_be_done() => failed(sent_once(packet, "may have been accepted", &error.to_string())),
-        error => error.into(),
+    let answer = node.announce(packet).map_err(|error| {
+        let is_open = error.may_be_done();
+        if is_open { sent_once(packet, "may have been accepted", &error.to_string()) } else { error.into() }
     })?;
     let printed = print_outcome(packet, "was announced", &format!("{answer}\n"));
     if answer.is_success() {
@@ -377,14 +377,17 @@ fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandEr
 /// Prints what became of a transaction. The error says it, too, as `fate`: who sends the transaction again pays twice.
 fn print_outcome(packet: &SignedTransaction, fate: &str, outcome: &str) -> Result<(), CommandError> {
     print(outcome).and_then(|()| finish_output()).map_err(|error| match error {
-        CommandError::Failed(reason) => failed(sent_once(packet, fate, &reason)),
+        CommandError::Failed(reason) => sent_once(packet, fate, &reason),
         other => other,
     })
 }
 
-fn sent_once(packet: &SignedTransaction, fate: &str, reason: &str) -> String {
+/// Returns the error of a command whose transaction is, or may be, at the node.
+fn sent_once(packet: &SignedTransaction, fate: &str, reason: &str) -> CommandError {
     let hash = packet.transaction.hash();
-    format!("the transaction {hash} {fate}: do not send it again; `nisd status-of {hash}` shows its status. {reason}")
+    failed(format!(
+        "the transaction {hash} {fate}: do not send it again; `nisd status-of {hash}` shows its status. {reason}"
+    ))
 }
 
 /// Runs `nisd status-of`. Ends with the exit code of the status.
