@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 use clap_complete::Shell;
 use nisd::commands::Cli;
-use nisd::commands::config::{DATA, Service, unit};
 use nisd::commands::help::{Man, write_man_pages};
+use nisd::commands::service::{DATA, Service, unit};
 use nisd::config::table;
 
 const CONFIG: &str = "/etc/nisd/config-user.properties";

@@ -6,13 +6,17 @@
 //! Results go to standard output; descriptions of what a command will do, and warnings, go to standard error. No command
 //! takes a private key as an argument, where other users can read it.
 
+pub mod apostille;
+pub mod backup;
 pub mod config;
 pub mod devnet;
 pub mod help;
 pub mod import;
 pub mod keys;
 pub mod peers;
+pub mod reindex;
 pub mod send;
+pub mod service;
 pub mod status;
 pub mod store;
 pub mod watch;
@@ -71,7 +75,7 @@ pub enum Command {
     /// Print the state at the tip as one line of JSON
     Dump(store::StoreArguments),
     /// Roll back to a lower height, as far as the undo journal reaches
-    Rollback(import::Rollback),
+    Rollback(reindex::Rollback),
     /// Verify a whole store again, from the nemesis block on
     #[command(after_help = notes!("check"))]
     Check(import::Check),
@@ -80,7 +84,7 @@ pub enum Command {
     Reindex(store::StoreArguments),
     /// Copy the store, also of a running node, to another folder
     #[command(after_help = notes!("backup"))]
-    Backup(store::Backup),
+    Backup(backup::Backup),
     /// Print the digest of the state, to compare two nodes of the same version
     Digest(store::StoreArguments),
     /// Write blocks in the recorded format
@@ -97,7 +101,7 @@ pub enum Command {
     Completions(help::Completions),
     /// Print a systemd unit that runs the node
     #[command(after_help = notes!("service"))]
-    Service(config::Service),
+    Service(service::Service),
     /// Show what a running node knows of its peers
     #[command(after_help = notes!("peers"))]
     Peers(peers::Peers),
@@ -124,7 +128,7 @@ pub enum Command {
     Send(send::Send),
     /// Notarise files, and verify notarised files
     #[command(subcommand, after_help = notes!("apostille"))]
-    Apostille(send::ApostilleCommand),
+    Apostille(apostille::ApostilleCommand),
     /// Sign a transaction of any kind
     #[command(after_help = send::with_transactions(notes!("sign")))]
     Sign(send::Sign),

@@ -4,6 +4,7 @@ mod disk_sync;
 mod helper;
 mod process;
 mod reader;
+mod resolver;
 mod settings;
 
 pub use self::helper::run_if_helper;
@@ -18,14 +19,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook_mio::v1_0::Signals;
 
 use self::disk_sync::DiskSync;
-use self::helper::Resolvers;
 use self::process::SystemdNotifier;
 use self::reader::Readers;
+use self::resolver::Resolvers;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
 use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
 use crate::clock::{NetworkClock, System};
 use crate::commands::devnet::Devnet;
-use crate::commands::import::{Rebuild, nemesis_of, open_current, show, style};
+use crate::commands::import::{nemesis_of, show, style};
+use crate::commands::reindex::{Rebuild, open_current};
 use crate::commands::{CommandError, Run, Stop, random_bytes};
 use crate::config::{LocalAccess, Settings};
 use crate::files::{self, Access};

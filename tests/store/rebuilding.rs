@@ -12,7 +12,7 @@ use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::http::{self, Client};
 use crate::common::recorded_chain::Chain;
 use crate::common::simulated_node::{SimulatedNode, WallClock};
-use nisd::commands::import::Rebuild;
+use nisd::commands::reindex::Rebuild;
 use nisd::config::{self, Settings};
 use nisd::metrics::Scrape;
 use nisd::model::{Height, Timestamp};
