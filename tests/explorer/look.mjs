@@ -243,18 +243,25 @@ async function checkBusyAccount() {
   console.log(`explorer: an account with ${scene.count} transactions after ${took} ms`);
 }
 
+/** The amounts of a block's transactions, the last first. */
+async function amountsOf(height) {
+  const block = await fetch(`${http}/block/at/public`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ height }),
+  });
+  return (await block.json()).transactions.map(({ amount }) => amount).reverse();
+}
+
 /** The list of all transactions has few per page, even if a block has thousands, without gaps or duplicates. */
 async function checkTransactionList() {
   const { page, found, close } = await open(LOOKS[0]);
   const { meta } = await (await fetch(`${http}/transaction/get?hash=${scene.last}`)).json();
-  const block = await fetch(`${http}/block/at/public`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ height: meta.height }),
-  });
-  const amounts = (await block.json()).transactions.map(({ amount }) => amount).reverse();
-  assert.ok(amounts.length >= 75, `${amounts.length} transactions in a block`);
-  await go(page, `transactions/before/${meta.height + 1}`, "newest first");
+  // The last block of the busy account's transactions contains what the full blocks before it left.
+  let { height } = meta;
+  let amounts = await amountsOf(height);
+  while (amounts.length < 75) amounts = await amountsOf(--height);
+  await go(page, `transactions/before/${height + 1}`, "newest first");
   const shown = [];
   for (const place of [1, 2, 3]) {
     const rows = page.getByRole("table", { name: /^Transactions of the blocks/ }).locator("tbody tr");
