@@ -9,15 +9,12 @@ pub mod clock;
 pub mod commands;
 pub mod config;
 pub mod event_loop;
-pub mod ip;
-pub mod local_cookie;
 pub mod logging;
-pub mod net;
 pub mod node;
 pub mod peer;
 pub mod progress;
-pub mod quota;
 pub mod wallet;
 pub mod websocket_api;
 
 pub use nisd_core::{budget, chain, codec, crypto, files, importance, mempool, metrics, model, rules, state, store};
+pub use nisd_net::{self as net, ip, local_cookie, quota};

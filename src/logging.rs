@@ -30,7 +30,7 @@ use serde::Serialize;
 use crate::model::utc;
 
 /// First segments of the log targets of this program's own crates.
-const OWN_TARGETS: [&str; 2] = ["nisd", "nisd_core"];
+const OWN_TARGETS: [&str; 3] = ["nisd", "nisd_core", "nisd_net"];
 /// Least severe level that other crates can log at.
 const OTHER_CRATES_LEVEL: Level = Level::Warn;
 
@@ -394,7 +394,11 @@ mod tests {
         let logger = Logger { now: || 0, style: Style::Plain };
         log::set_max_level(LevelFilter::Debug);
         let hears = |level, target| logger.enabled(&Metadata::builder().level(level).target(target).build());
-        assert!(["nisd::api", "nisd", "nisd_core::store"].iter().all(|target| hears(Level::Debug, target)));
+        assert!(
+            ["nisd::api", "nisd", "nisd_core::store", "nisd_net::server"]
+                .iter()
+                .all(|target| hears(Level::Debug, target))
+        );
         assert!(!hears(Level::Trace, "nisd"));
         assert!(hears(Level::Warn, "mio") && !hears(Level::Info, "mio") && !hears(Level::Info, "nisdx"));
         log::set_max_level(LevelFilter::Off);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::fetch::FetchStats;
 use super::http::Request;
-use crate::metrics::{Histogram, RollingWindow};
+use nisd_core::metrics::{Histogram, RollingWindow};
 
 /// Status codes with a counter of their own; all others share one.
 pub const STATUSES: [u16; 17] = [101, 200, 204, 304, 400, 401, 403, 404, 406, 408, 413, 414, 429, 431, 500, 503, 505];

@@ -314,7 +314,7 @@ impl Listeners {
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
                         // Most likely out of file descriptors.
-                        log::warn!("cannot accept on {}: {}", listener.address, crate::files::describe(&error));
+                        log::warn!("cannot accept on {}: {}", listener.address, nisd_core::files::describe(&error));
                         self.has_failed = true;
                     }
                     listener.is_ready = false;

@@ -297,7 +297,7 @@ impl Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::http::RequestReader;
+    use crate::http::RequestReader;
 
     fn ip(text: &str) -> IpAddr {
         text.parse().unwrap()

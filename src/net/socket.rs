@@ -678,7 +678,7 @@ mod send_queue_tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::net::SharedBytesCounter;
+    use crate::SharedBytesCounter;
 
     /// Takes `capacity` bytes, at most `at_once` per call, then blocks.
     struct Sink {

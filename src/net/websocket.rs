@@ -527,7 +527,7 @@ mod tests {
 #[cfg(test)]
 mod handshake_tests {
     use super::*;
-    use crate::net::http::RequestReader;
+    use crate::http::RequestReader;
 
     fn decide(headers: &str) -> Response {
         let (mut reader, mut response) = (RequestReader::new(0), Response::new());

@@ -23,7 +23,7 @@ SECONDS = float(os.environ.get("MUTANTS_SECONDS", 60))
 SLOW = "MUTANTS_SLOW" in os.environ
 KILLED = ("killed", "timed out")
 LAYERS = ["rules", "state", "chain", "store"]
-LIBRARIES = ["nisd", "nisd_core"]
+LIBRARIES = ["nisd", "nisd_core", "nisd_net"]
 PROGRAMS = ["all"]
 # Tests that run several nodes for minutes.
 LEFT_OUT = re.compile("^network::|costs_the_same")
@@ -203,8 +203,8 @@ def weave():
         target = TREE / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / file, target)
-    lib = TREE / "src" / "lib.rs"
-    lib.write_text(lib.read_text() + "\npub use nisd_core::mutant;\n")
+    for lib in (TREE / "src" / "lib.rs", TREE / "src" / "net" / "lib.rs"):
+        lib.write_text(lib.read_text() + "\npub use nisd_core::mutant;\n")
     lib = TREE / "src" / "core" / "lib.rs"
     lib.write_text(lib.read_text() + SWITCH.replace("COUNT", str(len(mutants))))
     dropped, written = {m["number"] for m in mutants if not m["edit"]}, {}

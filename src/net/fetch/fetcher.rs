@@ -21,7 +21,7 @@ use super::names::{Names, Resolution};
 use super::response::ResponseReader;
 use super::{Endpoint, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, Response, request_head};
 use crate::ip::scope;
-use crate::net::socket::{Readiness, SHORT_IS_EXHAUSTED};
+use crate::socket::{Readiness, SHORT_IS_EXHAUSTED};
 
 /// Addresses of a host to try for one request.
 const MAX_ATTEMPTS: usize = 4;

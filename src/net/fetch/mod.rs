@@ -174,7 +174,7 @@ impl Default for FetchLimits {
 }
 
 /// Value of `User-Agent`.
-const USER_AGENT: &str = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("nisd/", env!("CARGO_PKG_VERSION"));
 
 /// Encodes the head of a request with a body of `body_length` bytes. Its headers are those of NIS1 nodes, in their order.
 /// With `keep_alive`, the server is asked to keep the connection open. Fails if the target, an encoded path with its query,

@@ -1,7 +1,7 @@
 //! Parser of responses.
 
 use super::{FetchError, Response};
-use crate::net::http::{Body, ChunkedBody, Extent, HttpError, decimal, may_end};
+use crate::http::{Body, ChunkedBody, Extent, HttpError, decimal, may_end};
 
 /// Bytes of a response head and all interim responses before it.
 pub const HEAD_LIMIT: usize = 16 * 1024;

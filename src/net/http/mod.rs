@@ -10,7 +10,7 @@ mod response;
 use thiserror::Error;
 use tungstenite::http::StatusCode;
 
-pub(in crate::net) use request::{Body, ChunkedBody, Extent, decimal, may_end};
+pub(crate) use request::{Body, ChunkedBody, Extent, decimal, may_end};
 pub use request::{HEAD_LIMIT, MAX_HEADERS, MatchedRoute, Request, RequestReader};
 pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, StaticText, accepts_gzip, version_of};
 

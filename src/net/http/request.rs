@@ -9,7 +9,7 @@ use std::mem::{self, MaybeUninit};
 use std::ops::Range;
 
 use super::HttpError;
-use crate::net::socket::RecvBuffer;
+use crate::socket::RecvBuffer;
 
 /// Bytes of request line and headers together. A longer request line is a 414, longer headers are a 431.
 pub const HEAD_LIMIT: usize = 8192;
@@ -36,7 +36,7 @@ pub struct Request<'a> {
     pub has_proxy_header: bool,
     /// Id of its route, as the service has found it.
     pub route: usize,
-    pub(in crate::net) header_lines: &'a [u8],
+    pub(crate) header_lines: &'a [u8],
 }
 
 impl<'a> Request<'a> {
@@ -308,7 +308,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Option<Head>, HttpError> {
 
 /// Returns whether the bytes after the first `searched` can have completed a head. An incomplete head is parsed again only
 /// then, so that single bytes cost no more than one piece.
-pub(in crate::net) fn may_end(bytes: &[u8], searched: usize) -> bool {
+pub(crate) fn may_end(bytes: &[u8], searched: usize) -> bool {
     let fresh = bytes.get(searched.saturating_sub(3)..).unwrap_or_default();
     fresh.windows(2).any(|pair| pair == b"\n\r" || pair == b"\n\n")
 }
@@ -417,7 +417,7 @@ fn once(is_seen: &mut bool, fault: &'static str) -> Result<(), HttpError> {
 }
 
 /// Parses a number of decimal digits only. A number that does not fit becomes the maximum, which exceeds any limit.
-pub(in crate::net) fn decimal(value: &[u8]) -> Option<usize> {
+pub(crate) fn decimal(value: &[u8]) -> Option<usize> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -438,7 +438,7 @@ const BAD_CHUNK: HttpError = HttpError::malformed("Bad Chunk");
 
 /// How the end of a body is found.
 #[derive(Clone, Debug)]
-pub(in crate::net) enum Body {
+pub(crate) enum Body {
     /// It has this many bytes.
     Sized(usize),
     Chunked(ChunkedBody),
@@ -448,7 +448,7 @@ pub(in crate::net) enum Body {
 
 /// How much of a body has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::net) struct Extent {
+pub(crate) struct Extent {
     /// Bytes of the body so far, from the first one on.
     pub length: usize,
     /// Bytes used. Those from `length` on are garbage, which must be removed before the next call.
@@ -509,7 +509,7 @@ enum Phase {
 
 /// A chunked body being decoded.
 #[derive(Clone, Debug, Default)]
-pub(in crate::net) struct ChunkedBody {
+pub(crate) struct ChunkedBody {
     decoded: usize,
     /// Chunks since the last count.
     chunks: u32,

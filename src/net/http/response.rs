@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use zeroize::Zeroize;
 
 use super::{HttpError, Request, reason_phrase};
-use crate::net::{SharedBytes, SharedBytesCounter};
+use crate::{SharedBytes, SharedBytesCounter};
 
 /// A body buffer larger than this is freed by the next [`Response::reset`].
 const MAX_SPARE_BODY_BYTES: usize = 256 * 1024;
@@ -158,7 +158,7 @@ impl Response {
     }
 
     /// Appends the response to a message that could not be parsed.
-    pub(in crate::net) fn write_rejection(error: HttpError, out: &mut Vec<u8>) {
+    pub(crate) fn write_rejection(error: HttpError, out: &mut Vec<u8>) {
         let mut response = Self::new();
         error.fill_response(&mut response);
         response.write_head(response.status, out);
@@ -368,7 +368,7 @@ impl Gzip {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::net::http::RequestReader;
+    use crate::http::RequestReader;
 
     fn answer(response: &Response, request: &str) -> (String, bool) {
         let mut reader = RequestReader::new(100);
@@ -509,7 +509,7 @@ mod tests {
 #[cfg(test)]
 mod static_text_tests {
     use super::*;
-    use crate::net::http::RequestReader;
+    use crate::http::RequestReader;
 
     fn ask(headers: &str) -> Response {
         let text = StaticText { version: "0a1b".to_owned(), ..StaticText::new("application/json", "{}".repeat(1000)) };

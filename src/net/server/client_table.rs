@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use crate::metrics::RollingWindow;
-use crate::net::metrics::{TOP_CLIENTS, TopUsage};
-use crate::net::service::ListenerId;
+use crate::metrics::{TOP_CLIENTS, TopUsage};
 use crate::quota::{Owner, Quota};
+use crate::service::ListenerId;
+use nisd_core::metrics::RollingWindow;
 
 /// Clients with a usage record of their own. When this many have connections or sent something recently, further ones
 /// share the overflow buckets.

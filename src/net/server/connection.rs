@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client_table::TokenBucket;
-use crate::net::Limits;
-use crate::net::http::{Gzip, HttpError, Request, RequestReader, Response};
-use crate::net::service::{Client, ConnectionId, Message, Progress};
-use crate::net::socket::{MAX_UNSENT, Readiness, RecvBuffer, SHORT_IS_EXHAUSTED, SendQueue, Socket};
-use crate::net::websocket::{WsConnection, write_close, write_ping, write_text_head};
+use crate::Limits;
+use crate::http::{Gzip, HttpError, Request, RequestReader, Response};
 use crate::quota::Owner;
+use crate::service::{Client, ConnectionId, Message, Progress};
+use crate::socket::{MAX_UNSENT, Readiness, RecvBuffer, SHORT_IS_EXHAUSTED, SendQueue, Socket};
+use crate::websocket::{WsConnection, write_close, write_ping, write_text_head};
 
 /// Close code for a client that does not take its messages.
 pub(super) const CLOSE_CODE_TOO_SLOW: u16 = 4500;

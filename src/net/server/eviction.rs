@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::Server;
 use super::connection::{Closing, Connection, Input};
-use crate::net::http::HttpError;
-use crate::net::metrics::Stats;
-use crate::net::service::ConnectionId;
-use crate::net::socket::Socket;
+use crate::http::HttpError;
+use crate::metrics::Stats;
 use crate::quota::Quota;
+use crate::service::ConnectionId;
+use crate::socket::Socket;
 
 /// Connections checked when choosing one to evict.
 const MAX_EVICTION_CHECKS: usize = 256;

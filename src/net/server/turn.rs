@@ -10,11 +10,11 @@ use super::client_table::RateLimit;
 use super::connection::{Closing, Input, PendingResponse, Protocol};
 use super::eviction::trim;
 use super::{SOCKET_WORK_PER_SECOND, Server};
-use crate::net::http::{HttpError, Request, RequestReader};
-use crate::net::metrics::log_response;
-use crate::net::service::{Client, Effects, Event, Exchange, Progress, Service};
-use crate::net::socket::Socket;
-use crate::net::websocket::{WsConnection, WsEvent};
+use crate::http::{HttpError, Request, RequestReader};
+use crate::metrics::log_response;
+use crate::service::{Client, Effects, Event, Exchange, Progress, Service};
+use crate::socket::Socket;
+use crate::websocket::{WsConnection, WsEvent};
 
 /// Units of work per turn of a connection.
 const TURN_BUDGET: u32 = 100;

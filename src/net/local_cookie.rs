@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::files::{self, Access};
+use nisd_core::files::{self, Access};
 
 /// Name of the file in the data folder.
 pub const FILE: &str = "local-cookie";

@@ -1,5 +1,5 @@
 //! HTTP/1.1, websockets, sockets and timers: everything between the wire and the service that decides. This layer knows
-//! nothing of NEM.
+//! nothing of NEM. `nisd` names it `net`.
 //!
 //! | part | contents |
 //! |---|---|
@@ -11,6 +11,9 @@
 //! | [`websocket`] | handshake and frames: pure |
 //! | [`fetch`] | non-blocking requests to other servers |
 //! | [`blocking_client`] | blocking requests to other servers, for commands; parser of Server-Sent Events |
+//! | [`quota`] | who is served next, and who gives way |
+//! | [`ip`] | addresses and their networks |
+//! | [`local_cookie`] | the secret of local requests, and its file |
 //!
 //! ```text
 //! socket ── RequestReader ── Event::Request ── Response ── SendQueue ── socket
@@ -19,7 +22,7 @@
 //! ```
 //!
 //! A connection between requests, or a websocket between messages, holds no buffer: it borrows the reactor's buffers
-//! while it is processed. A [`quota`](crate::quota) decides whose connection is served next, each with a budget of work,
+//! while it is processed. A [`quota`] decides whose connection is served next, each with a budget of work,
 //! and whose gives way when connections, buffers or kernel memory are short (`server::eviction`). Each connection and each
 //! read is charged even if no request results (`server::client_table`). Kernel memory per connection is limited by options
 //! of the listening socket (`socket`) and counted.
@@ -30,12 +33,17 @@
 //! each connection, and exists only on Linux. A reset costs a few microseconds and works the same for IPv6 prefixes and
 //! on every platform.
 
+#![forbid(unsafe_code)]
+
 pub mod blocking_client;
 pub mod fetch;
 pub mod http;
+pub mod ip;
+pub mod local_cookie;
+pub mod metrics;
+pub mod quota;
 pub mod websocket;
 
-pub mod metrics;
 mod reactor;
 mod server;
 pub mod service;
