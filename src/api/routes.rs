@@ -258,6 +258,14 @@ pub fn parameter<'a>(query: Option<&'a str>, name: &str) -> Result<Option<Cow<'a
     Ok(value)
 }
 
+/// Returns the first query parameter that is none of these.
+pub fn unknown_parameter<'a>(query: Option<&'a str>, known: &[&str]) -> Result<Option<Cow<'a, str>>, ApiError> {
+    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    let mut names = pairs.map(|pair| decode(pair.split('=').next().unwrap_or(pair)));
+    let is_known = |name: &Cow<'_, str>| known.iter().any(|known| is_same_name(name, known));
+    names.find(|name| !name.as_ref().is_ok_and(is_known)).transpose()
+}
+
 fn is_same_name(sent: &str, name: &str) -> bool {
     sent.get(1..) == name.get(1..) && sent.get(..1).zip(name.get(..1)).is_some_and(|(a, b)| a.eq_ignore_ascii_case(b))
 }
@@ -358,6 +366,17 @@ mod tests {
         ] {
             assert_eq!(parameter(query, "address").unwrap().as_deref(), value, "{query:?}");
         }
+    }
+
+    #[test]
+    fn the_first_unknown_parameter_is_found() {
+        let unknown = |query| unknown_parameter(query, &["address", "from"]).unwrap();
+        for query in [None, Some(""), Some("Address=T&&from"), Some("%61ddress=%3D&from=1&address=adress")] {
+            assert_eq!(unknown(query), None, "{query:?}");
+        }
+        assert_eq!(unknown(Some("from=1&adress=T&x=1")).as_deref(), Some("adress"));
+        assert_eq!(unknown(Some("a%20b")).as_deref(), Some("a b"));
+        assert!(unknown_parameter(Some("address=T&%"), &["address"]).is_err());
     }
 
     #[test]

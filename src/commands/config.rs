@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use log::Level;
 
 use super::import::nemesis_of;
-use super::{CommandError, in_file, notes, print, usage};
+use super::{CommandError, in_file, notes, print, shell_word, usage};
 use crate::config::Settings;
 use crate::config::check::{self, File, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
@@ -63,7 +63,7 @@ pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), Command
         ));
     }
     match checked.iter().find(|file| file.kind == FileKind::Settings) {
-        Some(settings) => print(&format!("nisd run --config {}\n", settings.path.display())),
+        Some(settings) => print(&format!("nisd run --config {}\n", shell_word(&settings.path))),
         None => Ok(()),
     }
 }

@@ -17,14 +17,14 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::keys::{in_key_file, load_key};
-use super::{CommandError, failed, in_file, print, random_bytes, usage};
+use super::{CommandError, failed, in_file, print, random_bytes, shell_word, usage};
 use crate::clock::{NetworkClock, System};
 use crate::codec::SigningForm;
 use crate::config::{self, Bind, Endpoint, Override, Settings, network_properties};
 use crate::crypto::hash::keccak256_parts;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::files;
-use crate::ip::{in_url, parse_host};
+use crate::ip::parse_own_host;
 use crate::model::transaction::{Transfer, wire_version};
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
@@ -54,7 +54,7 @@ pub enum DevnetCommand {
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
         /// Host name or address at which other nodes reach this node [default: nem.host of its settings]
-        #[arg(long, value_name = "HOST", value_parser = |text: &str| parse_host(text).map(|host| in_url(&host)))]
+        #[arg(long, value_name = "HOST", value_parser = parse_own_host)]
         host: Option<String>,
         /// Port at which other nodes reach this node [default: nem.httpPort of its settings]
         #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
@@ -89,7 +89,7 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
 pub fn print_introduction(devnet: &Devnet, settings: &Settings) -> Result<(), CommandError> {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
     let (summary, accounts) = (summary(devnet, settings), accounts(devnet));
-    let commands = commands(devnet, settings, &program);
+    let commands = commands(devnet, settings, &shell_word(Path::new(&program)));
     print(&format!("\n{summary}\n\n{accounts}\nIn another terminal:\n\n{commands}\n"))
 }
 
@@ -147,7 +147,7 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     let text = format!("{explorer}  {program} status{at}\n  curl {url}/chain/height\n");
     let account = |role| devnet.accounts.iter().find(|account| account.role == role);
     let (Some(alice), Some(bob)) = (account(Role::Alice), account(Role::Bob)) else { return text };
-    let (key_file, bob) = (alice.key_file.display(), &bob.address);
+    let (key_file, bob) = (shell_word(&alice.key_file), &bob.address);
     format!(
         "{text}  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait\n  \
          curl '{url}/account/get?address={bob}'\n\n\

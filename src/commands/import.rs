@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_existing, verify_rows};
-use super::{CommandError, Common, Stop, failed, height, in_file, print, store_options};
+use super::{CommandError, Common, Stop, failed, height, in_file, print, store_options, usage};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, Retention, StoreDifference,
     StoreVerifier, authentic_nemesis_block,
@@ -98,7 +98,7 @@ pub fn nemesis_of(settings: &Settings) -> Result<Vec<u8>, CommandError> {
         let checked = authentic_nemesis_block(&nemesis, &settings.network, settings.nemesis_hash);
         checked.map_err(|error| {
             let advice = "name another file with nem.network.nemesisFilePath or --nemesis";
-            failed(format!("{}: {error}; {advice}", settings.nemesis.path().display()))
+            usage(format!("{}: {error}; {advice}", settings.nemesis.path().display()))
         })?;
     }
     Ok(nemesis)

@@ -360,11 +360,11 @@ fn listening_text(error: &io::Error) -> String {
 
 /// Describes why the store in a folder cannot be opened.
 fn cannot_open(folder: &Path, error: &StoreError) -> String {
-    let folder = folder.display();
+    let (path, folder) = (shell_word(folder), folder.display());
     match error {
         StoreError::Folder(..) => error.to_string(),
         StoreError::Schema { .. } => format!(
-            "{folder}: {error}, or transfer the chain: `nisd export --data {folder} --output blocks.bin` with that \
+            "{folder}: {error}, or transfer the chain: `nisd export --data {path} --output blocks.bin` with that \
              version, then `nisd import --config SETTINGS --data NEW-FOLDER blocks.bin` with this one"
         ),
         _ => format!("{folder}: {error}"),
@@ -379,7 +379,11 @@ impl CommandError {
     pub fn exit_code(&self) -> u8 {
         match self {
             CommandError::Exit(code) => *code,
-            CommandError::Usage(_) | CommandError::Settings(_) => EXIT_USAGE,
+            CommandError::Usage(_)
+            | CommandError::Settings(_)
+            | CommandError::Nemesis(_)
+            | CommandError::Store(StoreError::OtherNetwork { .. })
+            | CommandError::Open(_, StoreError::OtherNetwork { .. }) => EXIT_USAGE,
             _ => 1,
         }
     }
@@ -391,6 +395,13 @@ impl CommandError {
             _ => failed(format!("cannot write the output: {}", files::describe(&error))),
         }
     }
+}
+
+/// Returns a path as a word of a command to copy: in quotes if a shell would split or change it.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&b) || !b.is_ascii();
+    if !text.is_empty() && text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 fn usage(text: impl Into<String>) -> CommandError {
@@ -553,6 +564,19 @@ mod tests {
         assert!(escaped.chars().all(|c| !c.is_control() || c.is_ascii_whitespace()), "{escaped:?}");
         let read = |json: &str| serde_json::from_str::<serde_json::Value>(json).unwrap();
         assert_eq!(read(&escaped), read(json));
+    }
+
+    #[test]
+    fn a_path_in_a_command_to_copy_is_one_word_of_a_shell() {
+        for (path, word) in [
+            ("/var/lib/nisd", "/var/lib/nisd"),
+            ("a b.properties", "'a b.properties'"),
+            ("ace's/$HOME", "'ace'\\''s/$HOME'"),
+            ("~/x", "'~/x'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
     }
 
     #[test]

@@ -71,12 +71,18 @@ pub struct Send {
     pub how: Delivery,
 }
 
+/// Multiple of the minimum fee above which a fee is taken for a mistake.
+const MAX_USUAL_FEE: u64 = 100;
+
 /// How a transfer is made and announced.
 #[derive(Args, Debug)]
 pub struct Delivery {
     /// Fee of the transfer [default: the minimum fee]
     #[arg(long, value_name = "XEM", value_parser = values::amount, allow_negative_numbers = true)]
     pub fee: Option<Amount>,
+    /// Allow a fee of more than 100 times the minimum
+    #[arg(long)]
+    pub allow_high_fee: bool,
     /// Seconds until the transaction expires, at most 86400 [default: 3600, and 86400 for multisig accounts]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(1..=MAX_DEADLINE_SECONDS as i64),
         allow_negative_numbers = true)]
@@ -210,7 +216,7 @@ impl<'a> Sender<'a> {
             fee: how.fee,
         };
         let transaction = build(intent, known).map_err(CommandError::Usage)?;
-        warn_of_low_fee(&transaction, known);
+        check_fee(&transaction, known, how.allow_high_fee)?;
         let packet = SignedTransaction::sign(&transaction, key).map_err(CommandError::Failed)?;
         let what = if how.dry_run { "would announce" } else { "announcing" };
         let name = node.network_name();
@@ -282,13 +288,20 @@ fn bytes_of(hex: &str) -> Result<Vec<u8>, CommandError> {
     Ok(bytes)
 }
 
-fn warn_of_low_fee(transaction: &Transaction, known: &[MosaicEntry]) {
+/// Warns of a fee that is too low, and rejects one that is high by mistake, such as one in micro XEM.
+fn check_fee(transaction: &Transaction, known: &[MosaicEntry], allow_high: bool) -> Result<(), CommandError> {
     let paying = transaction.inner().unwrap_or(transaction);
-    if let Ok(least) = minimum_fee(paying, known)
-        && paying.fee < least
-    {
+    let Ok(least) = minimum_fee(paying, known) else { return Ok(()) };
+    if paying.fee < least {
         print_note(&format!("the fee is below the minimum of {}; most nodes will reject it", currency(least)));
     }
+    if paying.fee.0 / MAX_USUAL_FEE > least.0 && !allow_high {
+        let (fee, least) = (currency(paying.fee), currency(least));
+        return Err(usage(format!(
+            "the fee of {fee} is more than {MAX_USUAL_FEE} times the minimum of {least}; if it is meant, add --allow-high-fee"
+        )));
+    }
+    Ok(())
 }
 
 /// Warns if the signer makes all blocks: they hold no transactions of their harvester, so this one is never confirmed.

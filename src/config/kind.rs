@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use log::LevelFilter;
 
-use super::reader::quoted;
+use super::reader::redact_value;
 use crate::api::Features;
 use crate::clock::ClockMode;
 use crate::crypto::PrivateKey;
-use crate::ip::{AddressRanges, LocalAddresses, Url, in_url, parse_host};
+use crate::ip::{AddressRanges, LocalAddresses, Url, parse_host, parse_own_host};
 use crate::model::address::{Address, NetworkByte};
 use crate::model::{BLOCK_CHAIN_FEATURES, Checkpoint, Hash256};
 use crate::peer::IpDetection;
@@ -200,7 +200,7 @@ pub(super) const ADDRESS_RANGES: Kind<AddressRanges> =
     });
 /// The host of an endpoint: an IPv6 address in brackets, as NIS1 writes it.
 pub(super) const HOST: Kind<String> = form("a host name or an IP address, without http:// and port", |source| {
-    parse_host(source.text).map(|host| in_url(&host)).map_err(|why| format!("is no host: {why}"))
+    parse_own_host(source.text).map_err(|why| format!("is no host: {why}"))
 });
 pub(super) const HOST_NAMES: Kind<Vec<String>> =
     form("nothing, or host names and IP addresses without ports, joined by |", |source| parse_host_names(source.text));
@@ -393,7 +393,7 @@ fn elements(text: &str) -> impl Iterator<Item = &str> {
 
 /// Parses each element of a list; the error shows the first one that is not what it must be, and what it is instead.
 fn list<T, E: fmt::Display>(text: &str, mut parse: impl FnMut(&str) -> Result<T, E>) -> Parsed<Vec<T>> {
-    let read = |element| parse(element).map_err(|wrong| format!("holds {}, which is {wrong}", quoted(element)));
+    let read = |element| parse(element).map_err(|wrong| format!("holds {}, which is {wrong}", redact_value(element)));
     elements(text).map(read).collect()
 }
 
@@ -588,6 +588,9 @@ mod tests {
             (parsed(HOST, "HTTPS://node.example:7890/").unwrap_err(), "is no host: write only node.example"),
             (parsed(HOST, "[::1]:7890").unwrap_err(), "is no host: write only ::1"),
             (parsed(HOST, "").unwrap_err(), "is no host: the host is missing"),
+            (parsed(HOST, "224.0.0.1").unwrap_err(), "is no host: this is an address of many machines"),
+            (parsed(HOST, "255.255.255.255").unwrap_err(), "is no host: this is an address of many machines"),
+            (parsed(HOST, "[ff02::1]").unwrap_err(), "is no host: this is an address of many machines"),
             (parsed(BIND, "http://127.0.0.1").unwrap_err(), "is not an IP address: write only 127.0.0.1"),
             (parsed(BIND, "node.example").unwrap_err(), "is not an IP address"),
             (

@@ -403,15 +403,18 @@ impl KnownPeers {
         };
         let name = || text("identity", "name").map(|name| format!(" ({})", quoted(name))).unwrap_or_default();
         let read = JsonDecoder::new(entry, context).and_then(|mut source| NodeInfo::read_unchecked(&mut source));
-        match read.map_err(|error| format!("entry {number}{}: {error}", name()))? {
+        let read = read.map_err(|error| format!("entry {number}{}: {error}", name()))?;
+        let is_callable = |node: &NodeInfo| node.endpoint.to_connect().is_some();
+        match read {
             Ok(node) if self.nodes.iter().any(|known| known.identity.key == node.identity.key) => {}
-            Ok(node) => {
+            Ok(node) if is_callable(&node) => {
                 self.nodes.push(node);
                 self.numbers.push(number);
             }
-            Err(error) => {
+            left_out => {
                 let wrong_host = text("endpoint", "host").and_then(|host| parse_host(host).err());
                 let why = wrong_host.map(|why| format!(" ({why})")).unwrap_or_default();
+                let error = left_out.err().unwrap_or("peers are called by http, at a port from 1 to 65535");
                 let text = format!("entry {number}{} of the list of peers is left out: {error}{why}", name());
                 self.diagnostics.push(Diagnostic::warn(text));
             }
@@ -530,16 +533,25 @@ mod files_tests {
 
     #[test]
     fn a_known_peer_with_a_bad_endpoint_is_skipped_with_a_warning() {
-        let peers =
-            parse(&file(&[entry("http://a", KEY), entry("b", OTHER).replace("http", "gopher"), entry("c", KEY)]))
-                .unwrap();
+        let peers = parse(&file(&[
+            entry("http://a", KEY),
+            entry("b", OTHER).replace("http", "gopher"),
+            entry("c", KEY),
+            entry("d", OTHER).replace("http", "https"),
+            entry("e", OTHER).replace("7890", "0"),
+            entry("f", OTHER).replace("7890", "70000"),
+        ]))
+        .unwrap();
         assert_eq!(peers.nodes.len(), 1);
         let notices: Vec<_> = peers.diagnostics.iter().map(|notice| format!("{} {notice}", notice.level)).collect();
         assert_eq!(
             notices,
             [
                 "WARN entry 1 (\"n\") of the list of peers is left out: host is unknown (write only a)",
-                "WARN entry 2 (\"n\") of the list of peers is left out: url is malformed"
+                "WARN entry 2 (\"n\") of the list of peers is left out: url is malformed",
+                "WARN entry 4 (\"n\") of the list of peers is left out: peers are called by http, at a port from 1 to 65535",
+                "WARN entry 5 (\"n\") of the list of peers is left out: peers are called by http, at a port from 1 to 65535",
+                "WARN entry 6 (\"n\") of the list of peers is left out: peers are called by http, at a port from 1 to 65535",
             ]
         );
     }

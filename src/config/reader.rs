@@ -126,6 +126,17 @@ pub(super) fn quoted(text: &str) -> String {
     format!("{short:?}")
 }
 
+/// Formats a wrong value for an error, like [`quoted`]; hides a text that may be a private key in the wrong place.
+pub(super) fn redact_value(text: &str) -> String {
+    let is_key = |part: &str| part.len() >= KEY_DIGITS;
+    if text.split(|c: char| !c.is_ascii_hexdigit()).any(is_key) {
+        return format!("a text of {} characters (not shown: it may be a private key)", text.chars().count());
+    }
+    quoted(text)
+}
+
+/// Consecutive hex digits that may be a private key: 64, of which some may be missing.
+const KEY_DIGITS: usize = 58;
 /// Longest unknown key that is shown; a longer one may be a private key that lost its separator.
 const MAX_SHOWN_KEY: usize = 60;
 /// Consecutive hex digits that may be part of a private key.
@@ -229,7 +240,7 @@ impl Reader<'_> {
         let set = self.layers.get(name);
         let value = match (set, key.map(|key| key.default)) {
             (Some(_), _) if key.is_none_or(|key| key.is_secret) => "(not shown)".to_owned(),
-            (Some(set), _) => quoted(&set.value),
+            (Some(set), _) => redact_value(&set.value),
             (None, Some(DefaultValue::Value(text))) => quoted(text),
             (None, _) => "(not set)".to_owned(),
         };
@@ -246,6 +257,15 @@ mod diagnostics_tests {
     fn shown_values_are_escaped_and_short() {
         assert_eq!(quoted("a\n\u{1b}[2J"), r#""a\n\u{1b}[2J""#);
         assert!(quoted(&"ä".repeat(1000)).chars().count() < 100);
+    }
+
+    #[test]
+    fn a_wrong_value_that_may_be_a_private_key_is_not_shown() {
+        for text in ["ab".repeat(29), format!("NALICE|{}", "12".repeat(32)), format!("x={}", "F".repeat(66))] {
+            let shown = redact_value(&text);
+            assert!(shown.contains(&format!("{} characters", text.len())) && !shown.contains(&text[10..]), "{shown}");
+        }
+        assert_eq!(redact_value(&"a".repeat(57)), quoted(&"a".repeat(57)));
     }
 }
 

@@ -286,15 +286,11 @@ impl Settings {
 
     /// Applies from `new`, which was reloaded, the settings that may change while a node runs. Returns all changes, in
     /// the order of the table of settings.
-    pub fn reload(&mut self, mut new: Settings) -> Vec<SettingChange> {
-        let has_hosts = !self.http.local.hosts.is_empty() || !new.http.local.hosts.is_empty();
+    pub fn reload(&mut self, new: Settings) -> Vec<SettingChange> {
         let changes = table::keys().filter_map(|key| {
             let texts = [&self.explicit, &new.explicit].map(|explicit| text_of(key, explicit));
             let values = texts.map(|text| if key.is_secret { "(not shown)".to_owned() } else { quoted(text) });
-            // Host names would have to be resolved, which blocks.
-            let needs_lookup = key.name == "nis.additionalLocalIps" && has_hosts;
-            let is_live = key.is_live && !needs_lookup;
-            (texts[0] != texts[1]).then_some(SettingChange { key: key.name, values, is_live })
+            (texts[0] != texts[1]).then_some(SettingChange { key: key.name, values, is_live: key.is_live })
         });
         let changes: Vec<SettingChange> = changes.collect();
         for change in changes.iter().filter(|change| change.is_live) {
@@ -302,9 +298,6 @@ impl Settings {
                 Some(text) => self.explicit.insert(change.key, text.clone()),
                 None => self.explicit.remove(change.key),
             };
-        }
-        if has_hosts {
-            new.http.local = self.http.local.clone();
         }
         self.node.reload(new.node);
         self.http.reload(new.http);
@@ -532,10 +525,11 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_does_not_resolve_local_host_names() {
+    fn a_reload_changes_which_addresses_and_names_are_local() {
         let (settings, changed, at_once) = changed("", "nis.additionalLocalIps = 10.0.0.1|localhost");
-        assert_eq!((changed, at_once), (vec!["nis.additionalLocalIps"], vec![]));
-        assert!(!settings.http.local.contains([10, 0, 0, 1].into()));
+        assert_eq!((changed, at_once), (vec!["nis.additionalLocalIps"], vec!["nis.additionalLocalIps"]));
+        assert!(settings.http.local.contains([10, 0, 0, 1].into()));
+        assert_eq!(settings.http.local.hosts, ["localhost"]);
     }
 
     fn flag(key: &str, value: &str) -> Override {

@@ -232,7 +232,10 @@ impl RunContext<'_> {
             let now = reactor.server.time.monotonic;
             disk.request_sync(now);
             node.disk_asked_at = disk.helper.asked_at();
-            self.resolvers.work(&mut reactor.server.fetcher.names, now);
+            self.resolvers.work([&mut reactor.server.fetcher.names, &mut self.active.local_names], now);
+            if self.active.look_up_local(now) {
+                node.reload(&self.active.settings, self.active.local(), Vec::new());
+            }
             if reactor.has_work() {
                 units = next_units(units, elapsed);
             }

@@ -46,21 +46,22 @@ fn look_up(name: &[u8]) -> Found {
     Ok(found)
 }
 
-/// The resolvers, started when they are needed, and the names that they look up.
-pub struct Resolvers(Vec<(Helper, String)>);
+/// The resolvers, started when they are needed, and the name that each looks up, with its place among those that ask.
+pub struct Resolvers(Vec<(Helper, Option<(usize, String)>)>);
 
 impl Resolvers {
     /// Returns helpers that are not running.
     pub fn new(registry: &Registry) -> io::Result<Resolvers> {
         let helper = |index| Helper::new(&JOB, Token(FIRST_TOKEN + index), registry);
-        let helpers = (0..MAX_RESOLVERS).map(|index| Ok((helper(index)?, String::new())));
+        let helpers = (0..MAX_RESOLVERS).map(|index| Ok((helper(index)?, None)));
         Ok(Resolvers(helpers.collect::<io::Result<_>>()?))
     }
 
-    /// Takes the answers of the helpers and gives them the next names. `now` is the time since the start of the program.
-    pub fn work(&mut self, names: &mut Names, now: Duration) {
-        for (helper, name) in &mut self.0 {
-            if !name.is_empty() {
+    /// Takes the answers of the helpers and gives them the next names of those that ask, the first of them first. `now` is
+    /// the time since the start of the program.
+    pub fn work(&mut self, mut asking: [&mut Names; 2], now: Duration) {
+        for (helper, asked) in &mut self.0 {
+            if let Some((place, name)) = asked {
                 let is_late = helper.asked_at().is_some_and(|asked_at| now >= asked_at + LOOKUP_TIMEOUT);
                 let result = match helper.next_answer() {
                     Some(Ok(answer)) => serde_json::from_slice(&answer).unwrap_or_else(|error| Err(error.to_string())),
@@ -71,19 +72,21 @@ impl Resolvers {
                     }
                     None => continue,
                 };
-                names.on_lookup(&std::mem::take(name), result, now);
+                asking[*place].on_lookup(name, result, now);
+                *asked = None;
             }
-            if names.has_lookup() {
+            if asking.iter().any(|names| names.has_lookup()) {
                 // The helper may have ended since its last answer.
                 helper.next_answer();
                 helper.start(|| Ok(Some([Stdio::null(), Stdio::null()])), now);
             }
+            let mut wanted = asking.iter_mut().enumerate();
             if helper.is_running()
-                && let Some(wanted) = names.next_lookup()
+                && let Some((place, name)) = wanted.find_map(|(place, names)| Some((place, names.next_lookup()?)))
             {
-                match helper.ask(wanted.as_bytes(), now) {
-                    Ok(()) => *name = wanted,
-                    Err(why) => names.on_lookup(&wanted, Err(format!("the helper process {why}")), now),
+                match helper.ask(name.as_bytes(), now) {
+                    Ok(()) => *asked = Some((place, name)),
+                    Err(why) => asking[place].on_lookup(&name, Err(format!("the helper process {why}")), now),
                 }
             }
         }

@@ -2,14 +2,15 @@
 
 use std::error::Error;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use super::process;
 use crate::commands::CommandError;
 use crate::config::{Bind, LocalAccess, Settings};
 use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
-use crate::net::fetch::FetchLimits;
+use crate::net::fetch::{FetchLimits, Names};
 use crate::net::{self, Reactor, service::ListenerId};
 use crate::node::{self, ListedPeer, LocalRights};
 
@@ -99,17 +100,10 @@ fn log_without_ipv6(error: &CommandError) {
     log::info!("not listening on IPv6: {error}");
 }
 
-/// Returns the clients that may be local. Resolves their host names, which blocks, before the loop starts.
-fn resolve_local(settings: &Settings) -> LocalAddresses {
-    let mut local = settings.http.local.clone();
-    for host in &settings.http.local.hosts {
-        match (host.as_str(), 0).to_socket_addrs() {
-            Ok(addresses) => addresses.for_each(|address| local.add(address.ip())),
-            Err(error) => log::warn!("nis.additionalLocalIps: {host} cannot be looked up and is left out: {error}"),
-        }
-    }
-    local
-}
+/// Interval between lookups of the names of clients that may be local.
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(60);
+/// Names whose addresses are remembered; a list has at most as many entries.
+const MAX_LOCAL_NAMES: usize = 1_024;
 
 /// Reads the settings again from their original sources.
 pub type SettingsReader<'a> = &'a dyn Fn() -> Result<Settings, Box<dyn Error>>;
@@ -118,8 +112,12 @@ pub type SettingsReader<'a> = &'a dyn Fn() -> Result<Settings, Box<dyn Error>>;
 pub struct ActiveSettings<'a> {
     reader: SettingsReader<'a>,
     pub settings: Settings,
-    /// Clients that may be local, with host names resolved.
+    /// Clients that may be local, with the addresses of their names.
     addresses: LocalAddresses,
+    /// The names of clients that may be local.
+    pub local_names: Names,
+    /// When names without an address are looked up again.
+    look_up_at: Duration,
     cookie: LocalCookie,
     /// The operator's list of peers.
     pub listed: Vec<ListedPeer>,
@@ -128,8 +126,30 @@ pub struct ActiveSettings<'a> {
 impl<'a> ActiveSettings<'a> {
     /// Creates it from the settings at startup.
     pub fn new(settings: &Settings, listed: Vec<ListedPeer>, cookie: LocalCookie, reader: SettingsReader<'a>) -> Self {
-        let addresses = resolve_local(settings);
-        ActiveSettings { reader, settings: settings.without_secrets(), addresses, cookie, listed }
+        let (addresses, local_names) = (settings.http.local.clone(), Names::new(MAX_LOCAL_NAMES));
+        let settings = settings.without_secrets();
+        ActiveSettings { reader, settings, addresses, local_names, look_up_at: Duration::ZERO, cookie, listed }
+    }
+
+    /// Takes the addresses of names of clients that may be local, and asks each minute for those that are missing. Returns
+    /// whether there are new ones.
+    pub fn look_up_local(&mut self, now: Duration) -> bool {
+        let hosts = &self.settings.http.local.hosts;
+        if now >= self.look_up_at {
+            self.look_up_at = now + LOOKUP_INTERVAL;
+            hosts.iter().enumerate().for_each(|(index, host)| self.local_names.resolve(host, index, now));
+        }
+        let before = self.addresses.clone();
+        for (index, resolution) in self.local_names.resolved.drain(..) {
+            match (hosts.get(index), resolution) {
+                (Some(_), Ok(found)) => found.iter().for_each(|address| self.addresses.add(*address)),
+                (Some(host), Err(why)) => {
+                    log::warn!("nis.additionalLocalIps: {host} cannot be looked up, which is tried again: {why}");
+                }
+                (None, _) => {}
+            }
+        }
+        self.addresses != before
     }
 
     /// Returns what gives clients local access.
@@ -157,9 +177,9 @@ impl<'a> ActiveSettings<'a> {
             let level = if change.is_live { log::Level::Info } else { log::Level::Warn };
             log::log!(level, "{change}");
         }
-        if self.settings.http.local.hosts.is_empty() {
-            self.addresses = self.settings.http.local.clone();
-        }
+        self.addresses = self.settings.http.local.clone();
+        self.look_up_at = Duration::ZERO;
+        self.look_up_local(reactor.server.time.monotonic);
         log::set_max_level(self.settings.node.log_level);
         let connections = self.settings.http.connections.min(process::raise_descriptor_limit().0);
         reactor.set_limits(net_limits(&self.settings, connections));
@@ -183,7 +203,7 @@ impl<'a> ActiveSettings<'a> {
 
 /// Returns the listed peers, those of the command line first.
 pub fn listed_peers(settings: &Settings) -> Result<Vec<ListedPeer>, CommandError> {
-    let file = settings.listed_peers().map_err(CommandError::Failed)?;
+    let file = settings.listed_peers().map_err(CommandError::Usage)?;
     for notice in file.diagnostics {
         log::log!(notice.level, "{notice}");
     }

@@ -111,7 +111,7 @@ pub struct LocalAddresses {
     addresses: Vec<IpAddr>,
     /// The parts of each pattern: four of IPv4 or eight of IPv6.
     patterns: Vec<Vec<Part>>,
-    /// Host names of the list; the start of the node resolves them once and adds their addresses.
+    /// Host names of the list; the event loop looks them up and adds their addresses.
     pub hosts: Vec<String>,
 }
 
@@ -135,9 +135,12 @@ impl LocalAddresses {
         Ok(())
     }
 
-    /// Adds an address.
+    /// Adds an address, once.
     pub fn add(&mut self, address: IpAddr) {
-        self.addresses.push(address.to_canonical());
+        let address = address.to_canonical();
+        if !self.addresses.contains(&address) {
+            self.addresses.push(address);
+        }
     }
 
     /// Returns whether a client is local. An IPv4-mapped IPv6 address counts as IPv4.
@@ -236,10 +239,7 @@ impl Url {
         if !matches!(url.path.as_str(), "" | "/") {
             return Err(format!("the path {:?} does not belong here; write {}", url.path, url.authority()));
         }
-        if url.host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
-            let text = "this is an address to listen on, not to connect to; this machine is 127.0.0.1 or [::1]";
-            return Err(text.to_owned());
-        }
+        check_one_machine(&url.host)?;
         Ok((url.host, url.port))
     }
 
@@ -277,6 +277,22 @@ pub fn parse_host(text: &str) -> Result<String, String> {
         return Ok(url.host);
     }
     Err(format!("write only {}", url.host))
+}
+
+/// [`parse_host`] of one machine that others connect to, with brackets around an IPv6 address.
+pub fn parse_own_host(text: &str) -> Result<String, String> {
+    let host = parse_host(text)?;
+    check_one_machine(&host).map(|()| in_url(&host))
+}
+
+/// Checks that a host is none of the addresses that name no single machine.
+fn check_one_machine(host: &str) -> Result<(), String> {
+    let Ok(address) = host.parse::<IpAddr>() else { return Ok(()) };
+    if address.is_unspecified() {
+        return Err("this is an address to listen on, not to connect to; this machine is 127.0.0.1 or [::1]".to_owned());
+    }
+    let is_broadcast = address == IpAddr::V4(Ipv4Addr::BROADCAST);
+    if is_broadcast || address.is_multicast() { Err("this is an address of many machines".to_owned()) } else { Ok(()) }
 }
 
 /// Returns whether a text is up to 253 letters, digits and `-._`, as a host name is.
@@ -494,6 +510,7 @@ mod tests {
             ("bücher.example", "begins with xn--"),
             ("[::]:1", "address to listen on"),
             ("0.0.0.0", "address to listen on"),
+            ("224.0.0.1:7890", "address of many machines"),
             (&"a".repeat(64), "neither a host name"),
             (&"a.".repeat(600), "more than 1024 bytes"),
         ] {

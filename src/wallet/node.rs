@@ -242,10 +242,16 @@ impl NodeClient {
 
     /// Returns the answer to a query for a transaction; `None` if it is not confirmed.
     fn transaction(&self, hash: &Hash256) -> Result<Option<Vec<u8>>, NodeError> {
-        match self.client.get(&format!("{TRANSACTION}?hash={hash}&nested=true")) {
-            Ok(Response { status: 400 | 404, .. }) => Ok(None),
-            answer => self.success_body(TRANSACTION, answer).map(Some),
+        let answer = self.client.get(&format!("{TRANSACTION}?hash={hash}&nested=true"));
+        // Any other server also answers 404, which says nothing about the chain.
+        let is_of_nem = |Response { status, body }: &Response| {
+            let error = serde_json::from_slice::<Value>(body).unwrap_or_default();
+            matches!(status, 400 | 404) && error["status"] == *status && error["message"].is_string()
+        };
+        if answer.as_ref().is_ok_and(is_of_nem) {
+            return Ok(None);
         }
+        self.success_body(TRANSACTION, answer).map(Some)
     }
 
     /// Returns the member at a JSON pointer of the answer to a GET request.
@@ -472,7 +478,7 @@ impl fmt::Display for TransactionStatus {
                 write!(f, "unknown: the node has not seen it since {since}, and it is not in the chain")
             }
             Fate::Unknown => {
-                write!(f, "unknown: it is not in the chain, and the node tells nothing of other transactions")
+                write!(f, "unknown: the node finds no confirmed transaction of this hash, and tells nothing of others")
             }
         }
     }

@@ -257,14 +257,14 @@ fn a_store_of_another_network_is_not_changed() {
     let other = place.file("other.json", config.replace(NETWORK, "somewhere-else"));
     fs::copy(tiny("nemesis.bin"), place.beside("nemesis.bin")).expect("a copy");
     let words = ["the chain of golden-tiny", "somewhere-else"];
-    place.import(&other, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
+    place.import(&other, &tiny("blocks.bin"), &[]).expect_failure(2, &words);
     let config = text(&other);
     let ports = ["--bind", "127.0.0.1", "--http-port", "0", "--websocket-port", "0", "--config", config];
-    place.run("run", &ports).expect_failure(1, &words);
+    place.run("run", &ports).expect_failure(2, &words);
     for command in ["digest", "dump", "export"] {
-        place.run(command, &["--config", config]).expect_failure(1, &words);
+        place.run(command, &["--config", config]).expect_failure(2, &words);
     }
-    place.run("rollback", &["--config", config, "--to", "5"]).expect_failure(1, &words);
+    place.run("rollback", &["--config", config, "--to", "5"]).expect_failure(2, &words);
     assert_eq!(place.digest(), whole);
 }
 
@@ -449,12 +449,12 @@ fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
     let expected = place.beside("nemesis.bin");
     let config = place.file("network.properties", fs::read(tiny("network.properties")).expect("the configuration"));
     let words = ["cannot read the nemesis block", text(&expected), "nem.network.nemesisFilePath", "--nemesis"];
-    place.import(&config, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
+    place.import(&config, &tiny("blocks.bin"), &[]).expect_failure(2, &words);
     // A path on the command line is relative to the current folder, and the message says so.
     let here = std::env::current_dir().expect("a folder").join("none.bin");
     let set = ["--set", "nem.network.nemesisFilePath=none.bin"];
     let words = [text(&here)];
-    place.import(&config, &tiny("blocks.bin"), &set).expect_failure(1, &words);
+    place.import(&config, &tiny("blocks.bin"), &set).expect_failure(2, &words);
 }
 
 #[test]
@@ -484,9 +484,9 @@ fn a_bad_peer_list_is_reported_with_the_wrong_entry() {
     };
     let path = place.file(&name, list(&"07".repeat(32)));
     let run = || place.run("run", &["--config", text(&config)]);
-    run().expect_failure(1, &[text(&path), "entry 2 (\"wrong\")", "public-key"]);
+    run().expect_failure(2, &[text(&path), "entry 2 (\"wrong\")", "public-key"]);
     place.file(&name, "nonsense {");
-    run().expect_failure(1, &[&name, "list of peers"]);
+    run().expect_failure(2, &[&name, "list of peers"]);
     assert!(!place.path().exists(), "no store was made");
 }
 

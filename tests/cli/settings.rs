@@ -230,7 +230,6 @@ fn a_host_is_announced_only_if_it_is_of_more_than_this_machine() {
         ("127.1.2.3", false),
         ("::1", false),
         ("localhost", false),
-        ("0.0.0.0", false),
         ("192.168.1.5", true),
         ("9.9.9.9", true),
         ("node.example", true),
@@ -239,6 +238,7 @@ fn a_host_is_announced_only_if_it_is_of_more_than_this_machine() {
         assert_eq!(file(&format!("nem.host = {host}")).unwrap().announces_host(), is_announced, "{host}");
     }
     assert!(!file("nem.network = mainnet").unwrap().announces_host());
+    file("nem.host = 0.0.0.0").unwrap_err();
 }
 
 #[test]

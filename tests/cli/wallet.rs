@@ -502,6 +502,17 @@ fn a_transfer_that_violates_the_network_or_the_rules_is_never_announced() {
 }
 
 #[test]
+fn a_fee_that_is_high_by_mistake_is_rejected_unless_it_is_allowed() {
+    let node = MockNode::with_defaults();
+    let words = ["the fee of 50000 XEM", "100 times the minimum of 0.05 XEM", "--allow-high-fee"];
+    node.send(&["--amount", "1", "--fee", "50000"]).expect_failure(2, &words);
+    node.send(&["--amount", "1", "--fee", "5.050001"]).expect_failure(2, &["the fee of 5.050001 XEM"]);
+    assert!(!node.lines().iter().any(|line| line.starts_with("POST")), "{:?}", node.lines());
+    node.send(&["--amount", "1", "--fee", "5", "--dry-run"]).expect_success();
+    node.send(&["--amount", "1", "--fee", "50000", "--allow-high-fee", "--dry-run"]).expect_success();
+}
+
+#[test]
 fn a_dry_run_announces_nothing_and_its_output_can_be_announced() {
     let e1 = example("E1");
     let node = MockNode::with_defaults();
@@ -656,7 +667,19 @@ fn a_node_that_does_not_tell_statuses_is_asked_for_the_transaction() {
     });
     let told = run(["status-of", hash, "--node", &node.url]);
     assert_eq!(told.code, Some(8));
-    assert_contains(&told.text(), &["unknown: it is not in the chain"]);
+    assert_contains(&told.text(), &["unknown: the node finds no confirmed transaction of this hash"]);
+}
+
+#[test]
+fn a_server_that_is_no_nem_node_tells_nothing_of_a_transaction() {
+    let hash = "8f5ac2c162c6cca1832b0a142e2b844e674dcf6e43ac2e9974885c803c30bc42";
+    for answer in ["<h1>Not Found</h1>", r#"{"error":"Not Found"}"#, r#"{"status":400,"message":"no such page"}"#] {
+        let length = answer.len();
+        let head = format!("HTTP/1.1 404 Not Found\r\nContent-Length: {length}\r\n\r\n");
+        let node = MockNode::start(move |_| raw(&format!("{head}{answer}")));
+        let told = run(["status-of", hash, "--node", &node.url]);
+        assert!(told.code != Some(8) && !told.text().contains("unknown"), "{answer}: {}", told.text());
+    }
 }
 
 #[test]

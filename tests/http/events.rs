@@ -82,3 +82,13 @@ fn a_stream_that_was_cut_goes_on_at_another_node() {
     let mut rest = Stream::open(&other, "from=1", &format!("Last-Event-ID: {}\r\n", told[19].0));
     assert_eq!(rest.next_of("transaction", 20), told[20..]);
 }
+
+#[test]
+fn an_id_that_is_no_text_is_an_error_and_no_stream_with_a_gap() {
+    let node = Node::on_tiny(53, &[]);
+    let head = get_with("/events?from=1", "Last-Event-ID: ");
+    let (head, rest) = head.split_at(head.find("Last-Event-ID: ").expect("the header") + "Last-Event-ID: ".len());
+    let mut client = Client::connect(node.http);
+    client.send([head.as_bytes(), b"\xff\r\n", rest.as_bytes()].concat());
+    assert_eq!(client.head().status, 400);
+}

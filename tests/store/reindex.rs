@@ -204,7 +204,7 @@ fn a_used_foreign_or_missing_store_is_not_reindexed() {
     let other = place.file("other.json", config.replace("golden-tiny", "somewhere-else"));
     fs::copy(tiny("nemesis.bin"), place.beside("nemesis.bin")).expect("a copy");
     let words = ["the chain of golden-tiny", "somewhere-else"];
-    place.run("reindex", &["--config", text(&other)]).expect_failure(1, &words);
+    place.run("reindex", &["--config", text(&other)]).expect_failure(2, &words);
     assert_eq!(place.digest(), digest);
     let nowhere = DataFolder::new();
     nowhere.run("reindex", &[]).expect_failure(1, &["no chain in the data folder"]);

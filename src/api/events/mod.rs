@@ -17,7 +17,6 @@ mod feed;
 mod place;
 mod stream;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES, MempoolEvent};
@@ -25,7 +24,7 @@ use place::Place;
 use stream::{EventStream, Start};
 
 use super::request_context::positive_height;
-use super::routes::{BodyLimit, Route, get, post};
+use super::routes::{self, BodyLimit, Route, get, post};
 use super::streams::ParsedBody;
 use super::{ApiError, RequestContext};
 use crate::budget::{Budget, cost};
@@ -46,16 +45,29 @@ pub const MAX_ADDRESSES: usize = 10_000;
 /// Maximum number of confirmations for which a stream can wait.
 const MAX_CONFIRMATIONS: i64 = 1_000_000;
 
+/// Parameters of a stream. `POST /events` has the addresses in its body.
+const PARAMETERS: [&str; 6] = ["address", "after", "confirmations", "from", "kinds", "mosaic"];
+
 /// `GET /events`
 fn of_query(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    check_parameters(context, &PARAMETERS)?;
     let addresses = context.parameter("address")?;
     start(context, addresses.as_deref().map(AddressReader::of_list))
 }
 
 /// `POST /events`
 fn of_body(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
+    check_parameters(context, &PARAMETERS[1..])?;
     let addresses = AddressReader::of_body(context.json_body())?;
     start(context, Some(addresses))
+}
+
+/// Rejects a parameter that a stream does not have: a misspelt one would tell other payments, or too early.
+fn check_parameters(context: &RequestContext<'_>, known: &[&str]) -> Result<(), ApiError> {
+    let unknown = routes::unknown_parameter(context.request.query, known)?;
+    let error =
+        |name| ApiError::new(400, format!("{name:.40} is no parameter of this stream; it has {}", known.join(", ")));
+    unknown.map_or(Ok(()), |name| Err(error(name)))
 }
 
 /// Starts a stream for the accounts with these addresses, or for all accounts.
@@ -82,9 +94,10 @@ fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> 
 
 /// Returns where a stream begins: after the event with an id, or with the block at a height, or now.
 fn start_of(context: &RequestContext<'_>) -> Result<Start, ApiError> {
-    let header = context.request.header("Last-Event-ID").filter(|id| !id.is_empty()).map(Cow::Borrowed);
-    let id = match header {
-        Some(id) => Some(id),
+    let mut headers = context.request.headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"Last-Event-ID"));
+    let id = match headers.next().filter(|(_, id)| !id.is_empty()) {
+        // What is no UTF-8 is no id either.
+        Some((_, id)) => Some(String::from_utf8_lossy(id)),
         None => context.parameter("after")?,
     };
     if let Some(id) = id {

@@ -694,6 +694,8 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
         ("after=9.end-0.0123456789abcdef", "must be one that a stream sent"),
         ("address=TALICE", "TALICE is not an address"),
         ("address=", " is not an address"),
+        ("adress=TALICE", "adress is no parameter of this stream; it has address, after, confirmations"),
+        ("from=1&confirmation=3", "confirmation is no parameter"),
     ] {
         let (status, message) = Stream::new(&scene, query).error();
         assert_eq!(status, 400, "{query}: {message}");
@@ -703,6 +705,10 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
     (bad.line, bad.body) = ("POST /events".to_owned(), b"{}".to_vec());
     let (status, message) = bad.error();
     assert_eq!((status, message.contains("{\"addresses\": [\"...\"]}")), (400, true), "{message}");
+    // These are in the body.
+    let mut bad = Stream::new(&scene, "");
+    bad.line = "POST /events?address=TALICE".to_owned();
+    assert!(bad.error().1.starts_with("address is no parameter of this stream; it has after, "));
 }
 
 #[test]
