@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use log::Level;
 use sha2::{Digest, Sha256};
 
-use super::kind::parse_host_names;
+use super::kind::{Bind, elements, parse_host_names};
 use super::network::{self, AFTER_ALL_FORKS, Identity, KnownPeers, NemesisSource, is_known, peers_file_name};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, quoted, redact_key};
@@ -16,6 +16,7 @@ use super::table::{
     self, DefaultValue, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
 };
 use crate::files;
+use crate::crypto::keys::incomplete_key_note;
 use crate::ip::{Scope, scope};
 use crate::model::{Hash256, Height, Network, NetworkByte};
 use crate::peer::wire::Endpoint;
@@ -118,6 +119,7 @@ impl Settings {
         match settings {
             Some(mut settings) if problems.is_empty() => {
                 notices.extend(network_warnings(layers, &settings.network));
+                notices.extend(incomplete_key_warnings(layers));
                 notices.extend(
                     ineffective(layers, &settings.network)
                         .map(|(keys, why)| Diagnostic::warn(format!("{why}; without effect: {}", keys.join(", ")))),
@@ -399,6 +401,17 @@ pub(super) fn network_warnings(layers: &Layers, network: &Network) -> Vec<Diagno
         )));
     }
     notices
+}
+
+/// Returns warnings about private keys of which a part was probably lost.
+pub(super) fn incomplete_key_warnings(layers: &Layers) -> impl Iterator<Item = Diagnostic> {
+    let secrets = table::keys().filter(|key| key.is_secret);
+    secrets.filter_map(|key| Some((key.name, layers.get(key.name)?))).flat_map(
+        |(name, Override { value, origin, .. })| {
+            let notes = elements(value).filter_map(|text| incomplete_key_note(text.chars().count()));
+            notes.map(move |note| Diagnostic::warn(format!("{origin}: {name} holds {note}")))
+        },
+    )
 }
 
 /// Returns the keys that are set without effect on this network, and why: those of the identity of a known network, and a
