@@ -51,7 +51,7 @@ pub enum DevnetCommand {
         #[arg(long, value_name = "DIR")]
         data: Option<String>,
         /// Folder to write to
-        #[arg(short, long, value_name = "DIR")]
+        #[arg(short, long, value_name = "DIR", value_parser = super::folder())]
         output: PathBuf,
         /// Host name or address at which other nodes reach this node [default: nem.host of its settings]
         #[arg(long, value_name = "HOST", value_parser = |text: &str| parse_host(text).map(|host| in_url(&host)))]
@@ -68,7 +68,7 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
         DevnetCommand::Show { .. } => print_introduction(devnet, settings),
         DevnetCommand::ExportConfig { output, host, .. } => {
             let (url, files) = join_files(settings, host.as_deref())?;
-            fs::create_dir_all(output).map_err(in_file(output))?;
+            files::create_folder(output).map_err(CommandError::System)?;
             let files = files.map(|(name, content)| (output.join(name), content));
             write_new(&files)?;
             log::info!("other nodes will reach this node at {url}; --host and --http-port name another endpoint");

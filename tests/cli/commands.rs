@@ -448,6 +448,11 @@ fn a_missing_nemesis_block_is_named_relative_to_the_configuration() {
     let place = DataFolder::new();
     let expected = place.beside("nemesis.bin");
     let config = place.file("network.properties", fs::read(tiny("network.properties")).expect("the configuration"));
+    let file = place.file("file", "");
+    let expected = format!("{}: it is a file, or lies below one; name a folder", file.display());
+    for folder in [&file, &file.join("man1")] {
+        run(["man", text(folder)]).expect_failure(1, &[&expected]);
+    }
     let words = ["cannot read the nemesis block", text(&expected), "nem.network.nemesisFilePath", "--nemesis"];
     place.import(&config, &tiny("blocks.bin"), &[]).expect_failure(1, &words);
     // A path on the command line is relative to the current folder, and the message says so.
