@@ -326,6 +326,18 @@ impl Bind {
         }
     }
 
+    /// Returns the address at which programs on this machine reach the node.
+    pub fn local_address(self) -> IpAddr {
+        match self {
+            Bind::One(address) => match address.to_canonical() {
+                IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+                address if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+                address => address,
+            },
+            Bind::All | Bind::Loopback => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+
     /// Returns whether these addresses and another listener on `address` cannot have the same port.
     pub fn overlaps(self, address: IpAddr) -> bool {
         let own: &[IpAddr] = match self {
