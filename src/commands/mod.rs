@@ -496,9 +496,9 @@ pub fn print_note(text: &str) {
 /// URL of the node that is used by default.
 const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
 
-/// Returns the node at a URL of the command line.
-fn node(url: &str) -> Result<NodeClient, CommandError> {
-    NodeClient::at(url).map_err(|reason| usage(format!("--node {url:?}: {reason}")))
+/// Returns the node at a URL of the command line; `data` is its data folder, if that is known.
+fn node(url: &str, data: Option<&Path>) -> Result<NodeClient, CommandError> {
+    NodeClient::at(url, data).map_err(|reason| usage(format!("--node {url:?}: {reason}")))
 }
 
 /// Returns random bytes.

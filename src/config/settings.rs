@@ -16,8 +16,8 @@ use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, 
 use super::table::{
     self, DefaultValue, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
 };
-use crate::files;
 use crate::crypto::keys::incomplete_key_note;
+use crate::files;
 use crate::ip::{Scope, scope};
 use crate::model::{Hash256, Height, Network, NetworkByte};
 use crate::peer::wire::Endpoint;
@@ -119,8 +119,8 @@ impl Settings {
         problems.sort_by_key(|problem| problem.origin.order());
         match settings {
             Some(mut settings) if problems.is_empty() => {
-                notices.extend(network_warnings(layers, &settings.network));
                 notices.extend(incomplete_key_warnings(layers));
+                notices.extend(network_warnings(layers, &settings.network));
                 notices.extend(
                     ineffective(layers, &settings.network)
                         .map(|(keys, why)| Diagnostic::warn(format!("{why}; without effect: {}", keys.join(", ")))),
@@ -403,6 +403,17 @@ fn hint(name: &str) -> String {
     format!("{kind}{meant}")
 }
 
+/// Returns warnings about private keys of which a part was probably lost.
+pub(super) fn incomplete_key_warnings(layers: &Layers) -> impl Iterator<Item = Diagnostic> {
+    let secrets = table::keys().filter(|key| key.is_secret);
+    secrets.filter_map(|key| Some((key.name, layers.get(key.name)?))).flat_map(
+        |(name, Override { value, origin, .. })| {
+            let notes = elements(value).filter_map(|text| incomplete_key_note(text.chars().count()));
+            notes.map(move |note| Diagnostic::warn(format!("{origin}: {name} holds {note}")))
+        },
+    )
+}
+
 /// Returns warnings about chain parameters that are valid but hardly intended for this network.
 pub(super) fn network_warnings(layers: &Layers, network: &Network) -> Vec<Diagnostic> {
     let mut notices = Vec::new();
@@ -428,17 +439,6 @@ pub(super) fn network_warnings(layers: &Layers, network: &Network) -> Vec<Diagno
         )));
     }
     notices
-}
-
-/// Returns warnings about private keys of which a part was probably lost.
-pub(super) fn incomplete_key_warnings(layers: &Layers) -> impl Iterator<Item = Diagnostic> {
-    let secrets = table::keys().filter(|key| key.is_secret);
-    secrets.filter_map(|key| Some((key.name, layers.get(key.name)?))).flat_map(
-        |(name, Override { value, origin, .. })| {
-            let notes = elements(value).filter_map(|text| incomplete_key_note(text.chars().count()));
-            notes.map(move |note| Diagnostic::warn(format!("{origin}: {name} holds {note}")))
-        },
-    )
 }
 
 /// Returns the keys that are set without effect on this network, and why: those of the identity of a known network, and a
