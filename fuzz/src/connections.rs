@@ -247,7 +247,7 @@ impl Harness {
         let peer: IpAddr = CLIENT_ADDRESSES[usize::from(choice & 7)].parse().expect("an address");
         let (client, end) = connect(if choice & 8 == 0 { usize::MAX / 2 } else { 0 });
         let listener = ListenerId(usize::from(choice >> 4 & 1));
-        let Some(slot) = self.server.admit(end, listener, peer) else { return };
+        let Some(slot) = self.server.admit(end, nisd::net::service::Client::direct(listener, peer)) else { return };
         let number = self.client_connections.len() as u64 + 1;
         self.service.arrived(number, peer);
         let id = ConnectionId(number << 32 | slot as u64);

@@ -94,7 +94,8 @@ pub struct Settings {
     pub context_path: String,
     /// Optional parts.
     pub features: Features,
-    /// Clients that may be local: the loopback addresses and `nis.additionalLocalIps`.
+    /// Addresses of clients that may be local, besides those on this machine: the loopback ones and
+    /// `nis.additionalLocalIps`.
     pub local: LocalAddresses,
     /// The secret of local requests; without one the address suffices, as in NIS1 (`nisd.localAccess`).
     pub cookie: Option<LocalCookie>,
@@ -142,15 +143,19 @@ impl Settings {
     /// Returns whether a request would have local access with the right secret: it comes from a local address, without
     /// headers of a proxy.
     fn may_be_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        self.local.contains(client.address) && !request.has_proxy_header
+        self.has_local_address(client) && !request.has_proxy_header
+    }
+
+    fn has_local_address(&self, client: &Client) -> bool {
+        client.is_on_this_machine || self.local.contains(client.address)
     }
 
     /// Returns whether a request comes from a local address, from no proxy and from no foreign page, as far as it tells. A
     /// proxy that adds no header cannot be told from a client of this machine, nor can its clients.
     fn is_of_this_machine(&self, client: &Client, request: &Request<'_>) -> bool {
         !client.is_forwarded
-            && self.local.contains(client.address)
-            && all(request, "Host", |host| names_this_machine(host, self))
+            && self.has_local_address(client)
+            && all(request, "Host", |host| names_this_machine(host, client, self))
             && has_trusted_origin(request, self)
     }
 }
@@ -186,13 +191,15 @@ fn all(request: &Request<'_>, name: &str, condition: impl Fn(&str) -> bool) -> b
         .all(|(_, value)| std::str::from_utf8(value).is_ok_and(&condition))
 }
 
-/// Returns whether a host is the loopback, a local address or one of the names of this machine.
-fn names_this_machine(authority: &str, settings: &Settings) -> bool {
+/// Returns whether a host is the loopback, a local address, the address at which a client of this machine has reached the
+/// node, or one of the names of this machine.
+fn names_this_machine(authority: &str, client: &Client, settings: &Settings) -> bool {
     let host = host_of(authority);
     let plain = host.strip_suffix('.').unwrap_or(host);
     let address = address_of(plain);
     plain.eq_ignore_ascii_case("localhost")
-        || address.is_some_and(|address| address.is_loopback())
+        || address
+            .is_some_and(|address| address.is_loopback() || client.is_on_this_machine && address == client.address)
         || address_of(host).is_some_and(|address| settings.local.contains(address))
         || settings.host_names.iter().any(|name| match (address, address_of(name)) {
             (Some(sent), Some(known)) => sent == known,

@@ -83,7 +83,7 @@ fn create(command: &CreateApostille, system: System) -> Result<(), CommandError>
 
 /// Compares a file with the hash in a confirmed transaction, and prints who notarised it and when.
 fn verify(command: &VerifyApostille) -> Result<(), CommandError> {
-    let node = node(&command.node)?;
+    let node = node(&command.node, None)?;
     let hash = command.transaction;
     let found = hash_of(&command.file)?;
     let not_verified = |reason: &str| failed(format!("not verified: {reason}"));

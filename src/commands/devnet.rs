@@ -10,6 +10,7 @@
 //! Time and randomness are passed in as [`System`].
 
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -17,7 +18,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::keys::{in_key_file, load_key};
-use super::{CommandError, failed, in_file, print, random_bytes, shell_word, usage};
+use super::{CommandError, DEFAULT_NODE, failed, in_file, print, random_bytes, shell_word, usage};
 use crate::clock::{NetworkClock, System};
 use crate::codec::SigningForm;
 use crate::config::{self, Bind, Endpoint, Override, Settings, network_properties};
@@ -51,7 +52,7 @@ pub enum DevnetCommand {
         #[arg(long, value_name = "DIR")]
         data: Option<String>,
         /// Folder to write to
-        #[arg(short, long, value_name = "DIR")]
+        #[arg(short, long, value_name = "DIR", value_parser = super::folder())]
         output: PathBuf,
         /// Host name or address at which other nodes reach this node [default: nem.host of its settings]
         #[arg(long, value_name = "HOST", value_parser = parse_own_host)]
@@ -68,7 +69,7 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
         DevnetCommand::Show { .. } => print_introduction(devnet, settings),
         DevnetCommand::ExportConfig { output, host, .. } => {
             let (url, files) = join_files(settings, host.as_deref())?;
-            fs::create_dir_all(output).map_err(in_file(output))?;
+            files::create_folder(output).map_err(CommandError::System)?;
             let files = files.map(|(name, content)| (output.join(name), content));
             write_new(&files)?;
             log::info!("other nodes will reach this node at {url}; --host and --http-port name another endpoint");
@@ -114,8 +115,11 @@ fn summary(devnet: &Devnet, settings: &Settings) -> String {
 /// Describes which machines can reach the node.
 fn reach(bind: Bind, has_demo_keys: bool) -> String {
     let place = match bind {
-        Bind::All => "all addresses of this machine".to_owned(),
+        Bind::All | Bind::One(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => "all addresses of this machine".to_owned(),
         Bind::Loopback => "127.0.0.1 and ::1".to_owned(),
+        Bind::One(address) if address.to_canonical() == Ipv4Addr::UNSPECIFIED => {
+            "all IPv4 addresses of this machine".to_owned()
+        }
         Bind::One(address) => address.to_string(),
     };
     let remark = match (bind.is_loopback(), has_demo_keys) {
@@ -138,12 +142,10 @@ fn accounts(devnet: &Devnet) -> String {
 
 /// Returns commands to copy. `program` is how nisd was called.
 fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
-    /// Default port of `nisd send`.
-    const USUAL_PORT: u16 = 7890;
-    let (http, websocket) = (settings.http.port, settings.websocket.port);
-    let url = format!("http://127.0.0.1:{http}");
+    let url = settings.url();
+    let websocket = SocketAddr::new(settings.http.bind.local_address(), settings.websocket.port);
     let explorer = if settings.http.explorer { format!("  {url}/explorer in a browser\n") } else { String::new() };
-    let at = if http == USUAL_PORT { String::new() } else { format!(" --node {url}") };
+    let at = if url == DEFAULT_NODE { String::new() } else { format!(" --node {url}") };
     let text = format!("{explorer}  {program} status{at}\n  curl {url}/chain/height\n");
     let account = |role| devnet.accounts.iter().find(|account| account.role == role);
     let (Some(alice), Some(bob)) = (account(Role::Alice), account(Role::Bob)) else { return text };
@@ -151,7 +153,7 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     format!(
         "{text}  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait\n  \
          curl '{url}/account/get?address={bob}'\n\n\
-         Messages, STOMP at ws://127.0.0.1:{websocket}/w/messages/websocket: /blocks/new, /unconfirmed/{bob},\n\
+         Messages, STOMP at ws://{websocket}/w/messages/websocket: /blocks/new, /unconfirmed/{bob},\n\
          /transactions/{bob}\n"
     )
 }

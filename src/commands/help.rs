@@ -10,6 +10,7 @@ use clap::{Args, CommandFactory, Parser};
 use clap_complete::Shell;
 
 use super::{Cli, CommandError, folder, in_file, print, usage};
+use crate::files;
 use crate::node::metrics_documentation;
 
 /// Name of the program, whatever its file is called.
@@ -136,7 +137,7 @@ pub struct Completions {
 
 /// Runs `nisd man`: creates a folder and writes a man page for each command and each topic of `nisd help`.
 pub fn write_man_pages(Man { folder }: &Man) -> Result<(), CommandError> {
-    fs::create_dir_all(folder).map_err(in_file(folder))?;
+    files::create_folder(folder).map_err(CommandError::System)?;
     clap_mangen::generate_to(Cli::command(), folder).map_err(in_file(folder))?;
     for topic in TOPICS.iter().filter(|topic| topic.extension == "md") {
         let path = folder.join(format!("{PROGRAM}-{}.7", topic.name));

@@ -7,6 +7,7 @@ use zeroize::Zeroizing;
 
 use super::{CommandError, failed, notes, print, print_note, random_bytes, usage};
 use crate::clock::System;
+use crate::crypto::keys::incomplete_key_note;
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::{Address, NetworkByte};
 use crate::wallet::key_file;
@@ -68,7 +69,7 @@ pub(super) fn in_key_file(path: &Path) -> impl FnOnce(String) -> CommandError {
     move |error| failed(format!("key file {}: {error}", path.display()))
 }
 
-/// Reads a key file, and warns about an exposed or short key.
+/// Reads a key file, and warns about an exposed or incomplete key.
 pub(super) fn load_key(path: &Path) -> Result<PrivateKey, CommandError> {
     let file = key_file::read(path).map_err(in_key_file(path))?;
     let name = path.display();
@@ -77,8 +78,8 @@ pub(super) fn load_key(path: &Path) -> Result<PrivateKey, CommandError> {
             "the key file {name} has mode {mode:04o}, so other users have access to the key; prevent this: chmod 600 {name}"
         ));
     }
-    if file.is_short {
-        print_note(&format!("the key in {name} is shorter than usual; was it copied completely?"));
+    if let Some(note) = incomplete_key_note(file.digits) {
+        print_note(&format!("the key file {name} holds {note}"));
     }
     Ok(file.key)
 }

@@ -331,9 +331,9 @@ pub enum CommandError {
     /// The command has said everything; the program ends with this exit code.
     #[error("exit code {0}")]
     Exit(u8),
-    /// A port cannot be opened.
-    #[error("cannot listen on {}: {}", .0, listening_text(.1))]
-    Listen(SocketAddr, io::Error),
+    /// The port of a setting cannot be opened.
+    #[error("cannot listen on {address} ({setting}): {}", listening_text(setting, error))]
+    Listen { setting: &'static str, address: SocketAddr, error: io::Error },
     /// The system denies something; the error may have the path of a file.
     #[error("{}", files::describe(.0))]
     System(io::Error),
@@ -342,17 +342,20 @@ pub enum CommandError {
     NoSuchHeight { requested: Height, tip: Height },
 }
 
-/// Describes why a port cannot be opened.
-fn listening_text(error: &io::Error) -> String {
+/// Describes why the port of a setting cannot be opened.
+fn listening_text(setting: &str, error: &io::Error) -> String {
+    let flag = SETTING_FLAGS.iter().find(|(_, key)| *key == setting).map(|(flag, _)| *flag);
+    let (port, address) = (flag.unwrap_or(setting), if flag.is_some() { "--bind" } else { setting });
     let advice = match error.kind() {
-        io::ErrorKind::PermissionDenied => {
+        io::ErrorKind::PermissionDenied => format!(
             "ports below 1024 are for root, or for a program with the capability CAP_NET_BIND_SERVICE. `nisd service` \
              writes a unit that has it; another unit needs AmbientCapabilities=CAP_NET_BIND_SERVICE, the same in \
-             CapabilityBoundingSet=, and PrivateUsers=no. Or choose others with --http-port and --websocket-port, and let a \
-             proxy listen on that port"
+             CapabilityBoundingSet=, and PrivateUsers=no. Or choose another with {port}, and let a proxy listen on that port"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("this machine does not have the address; choose one that it has with {address}")
         }
-        io::ErrorKind::AddrNotAvailable => "this machine does not have the address; choose one that it has with --bind",
-        io::ErrorKind::AddrInUse => "is another node running? Choose other ports with --http-port and --websocket-port",
+        io::ErrorKind::AddrInUse => format!("is another node running? Choose another port with {port}"),
         _ => return files::describe(error),
     };
     format!("{error}; {advice}")
@@ -504,9 +507,9 @@ pub fn print_note(text: &str) {
 /// URL of the node that is used by default.
 const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
 
-/// Returns the node at a URL of the command line.
-fn node(url: &str) -> Result<NodeClient, CommandError> {
-    NodeClient::at(url).map_err(|reason| usage(format!("--node {url:?}: {reason}")))
+/// Returns the node at a URL of the command line; `data` is its data folder, if that is known.
+fn node(url: &str, data: Option<&Path>) -> Result<NodeClient, CommandError> {
+    NodeClient::at(url, data).map_err(|reason| usage(format!("--node {url:?}: {reason}")))
 }
 
 /// Returns random bytes.

@@ -1,14 +1,14 @@
 //! `nisd peers`: what a running node knows of its peers, as a table.
 
 use std::io::{self, IsTerminal};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::Value;
 
 use super::{CommandError, Common, print, print_json, usage};
-use crate::config::{Bind, Settings};
+use crate::config::Settings;
+use crate::local_cookie::LocalCookie;
 use crate::logging;
 use crate::wallet::{NodeClient, printable};
 
@@ -32,7 +32,7 @@ pub struct Peers {
     /// Node to query [default: the one of the settings, or http://127.0.0.1:7890]
     #[arg(long, value_name = "URL", conflicts_with = "config")]
     pub node: Option<String>,
-    /// Data folder of the node, with its local-cookie [default: the one of the settings, or one beside it]
+    /// Data folder of the node to query, with its local-cookie [default: the one of the settings, or one beside it]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Print the node's whole answer as JSON
@@ -44,8 +44,7 @@ pub struct Peers {
 
 /// Runs `nisd peers`.
 pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
-    let (node, context) = node_of(command.node.as_deref(), settings)?;
-    let (body, report) = node.peers(context)?;
+    let (body, report) = node_of(command.node.as_deref(), command.data.is_some(), settings)?.peers()?;
     if command.json {
         print_json(&body)?;
     } else {
@@ -57,30 +56,20 @@ pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Returns the named node, or that of the settings, and the path prefix of its routes.
-pub(super) fn node_of<'s>(named: Option<&str>, settings: &'s Settings) -> Result<(NodeClient, &'s str), CommandError> {
-    let (url, context) = match named {
-        Some(url) => (url.to_owned(), ""),
-        None => (url_of(settings)?, settings.http.context.as_str()),
+/// Returns the named node; else the one that runs on the data folder, if the command names that; else that of the settings.
+pub(super) fn node_of(named: Option<&str>, names_data: bool, settings: &Settings) -> Result<NodeClient, CommandError> {
+    let running = if names_data { LocalCookie::url_in(&settings.data) } else { None };
+    let url = match named.map(str::to_owned).or(running) {
+        Some(url) => url,
+        None if settings.http.port == 0 => {
+            return Err(usage(
+                "nem.httpPort = 0 lets the system choose a port, which the node logs at its start: name it with --node \
+                 http://127.0.0.1:PORT, or the folder of the node with --data",
+            ));
+        }
+        None => settings.url(),
     };
-    Ok((super::node(&url)?.with_cookie_of(&settings.data), context))
-}
-
-/// Returns the URL of the node with these settings.
-fn url_of(settings: &Settings) -> Result<String, CommandError> {
-    let port = settings.http.port;
-    if port == 0 {
-        return Err(usage(
-            "nem.httpPort = 0 lets the system choose a port, which the node logs at its start: name it with --node \
-             http://127.0.0.1:PORT",
-        ));
-    }
-    let host = match settings.http.bind {
-        Bind::One(IpAddr::V6(Ipv6Addr::UNSPECIFIED)) => Ipv6Addr::LOCALHOST.into(),
-        Bind::One(address) if !address.is_unspecified() => address,
-        _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
-    };
-    Ok(format!("http://{}", SocketAddr::new(host, port)))
+    super::node(&url, Some(&settings.data))
 }
 
 /// Returns hints for the operator.

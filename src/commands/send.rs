@@ -179,7 +179,7 @@ pub(super) struct Sender<'a> {
 
 impl<'a> Sender<'a> {
     pub fn new(how: &'a Delivery, key_file: &Path, system: System) -> Result<Sender<'a>, CommandError> {
-        let node = node(&how.node)?;
+        let node = node(&how.node, None)?;
         let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
         let key = KeyPair::new(&load_key(key_file)?);
         let network = node.network()?;
@@ -349,7 +349,7 @@ pub fn sign(command: &Sign) -> Result<(), CommandError> {
 
 /// Runs `nisd announce`.
 pub fn announce(command: &Announce) -> Result<(), CommandError> {
-    let node = node(&command.node)?;
+    let node = node(&command.node, None)?;
     let key = command.key_file.as_deref().map(load_key).transpose()?;
     let input = read_input(&command.file)?;
     let packet = if is_signed_transaction(input.as_bytes()) {
@@ -402,7 +402,7 @@ fn sent_once(packet: &SignedTransaction, fate: &str, reason: &str) -> CommandErr
 
 /// Runs `nisd status-of`. Ends with the exit code of the status.
 pub fn status_of(command: &StatusOf, system: System) -> Result<(), CommandError> {
-    let (node, hash) = (node(&command.node)?, &command.hash);
+    let (node, hash) = (node(&command.node, None)?, &command.hash);
     let limit = if command.wait { MAX_LIFETIME } else { Duration::ZERO };
     let status = await_end(&node, hash, limit, system, |status| eprint_line(&status.to_string()))?;
     if command.json {

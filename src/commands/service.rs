@@ -126,7 +126,8 @@ pub fn print_unit(service: &Service, settings: &Settings) -> Result<(), CommandE
         None if !settings.has_explicit_data_folder() => Some(Path::new(DATA)),
         data => data.as_deref(),
     };
-    let has_low_port = [settings.http.port, settings.websocket.port].iter().any(|port| LOW_PORTS.contains(port));
+    let (interfaces, metrics) = settings.listeners();
+    let has_low_port = interfaces.iter().chain(&metrics).any(|listener| LOW_PORTS.contains(&listener.port));
     let program = std::env::current_exe().map_err(CommandError::System)?;
     let store = data.unwrap_or(&settings.data);
     print(&unit(service, &program, data, store, &files_beside(service, settings)?, has_low_port)?)?;

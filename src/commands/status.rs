@@ -34,7 +34,7 @@ pub struct Status {
     /// Node to query [default: the one of the settings, or http://127.0.0.1:7890]
     #[arg(long, value_name = "URL", conflicts_with_all = ["config", "data"])]
     pub node: Option<String>,
-    /// Folder of the chain store to show while no node runs on it
+    /// Folder of the node to query, or of the chain store to show while no node runs on it
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Print all metrics as JSON
@@ -60,10 +60,10 @@ struct StatusReport {
 
 /// Runs `nisd status`. Ends early when `stop` is set.
 pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
-    let (node, context) = node_of(command.node.as_deref(), settings)?;
+    let node = node_of(command.node.as_deref(), command.data.is_some(), settings)?;
     // Even if a node answers, it does not use this store.
     let is_unused = command.data.is_some() && store::exists(&settings.data) && store::is_unlocked(&settings.data);
-    let answer = if is_unused { None } else { Some(node.metrics(context)) };
+    let answer = if is_unused { None } else { Some(node.metrics()) };
     let (store, metrics) = match answer {
         Some(Ok(metrics)) => (None, metrics),
         Some(Err(error)) if command.node.is_some() || !matches!(error, NodeError::NoAnswer { .. }) => {
@@ -83,7 +83,7 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
     let seen = StatusReport { node: node.url(), store, metrics, before: None };
     let is_live = seen.store.is_none() && !command.json && !command.once;
     if is_live && logging::is_screen(&io::stdout()) && io::stdin().is_terminal() {
-        return show_live(&node, context, seen, &stop).map_err(CommandError::output);
+        return show_live(&node, seen, &stop).map_err(CommandError::output);
     }
     if command.json { print_json(&json_text(&seen)) } else { print(&text(&seen)) }
 }
@@ -112,7 +112,7 @@ fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandE
 }
 
 /// Shows a node's metrics on a terminal until the user quits.
-fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &Stop) -> io::Result<()> {
+fn show_live(node: &NodeClient, mut seen: StatusReport, stop: &Stop) -> io::Result<()> {
     let terminal = Terminal::enter()?;
     let mut last_error: Option<NodeError> = None;
     loop {
@@ -126,7 +126,7 @@ fn show_live(node: &NodeClient, context: &str, mut seen: StatusReport, stop: &St
             return Ok(());
         }
         let update = |metrics| seen.before = Some(std::mem::replace(&mut seen.metrics, metrics));
-        last_error = node.metrics(context).map(update).err();
+        last_error = node.metrics().map(update).err();
     }
 }
 

@@ -238,7 +238,7 @@ fn is_id(id: &str) -> bool {
 
 /// Runs `nisd watch` until `stop` is set.
 pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandError> {
-    let node = super::node(&command.node)?;
+    let node = super::node(&command.node, None)?;
     let of_mempool = command.kinds.iter().find(|kind| matches!(kind.as_str(), "unconfirmed" | "left"));
     if let Some(kind) = of_mempool.filter(|_| command.confirmations != Some(0)) {
         return Err(usage(format!("--kinds {kind} needs --confirmations 0: only then the mempool is told")));

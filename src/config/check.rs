@@ -11,7 +11,8 @@ use super::network::{KnownPeers, MAX_PEERS_BYTES, PEERS_FILE_END, PEERS_FILE_STA
 use super::properties;
 use super::reader::{Diagnostic, Layers, Origin, Override, Problem, redact_key};
 use super::settings::{
-    Settings, address_space_warning, exposed_keys_warning, ineffective, network_warnings, no_block_source_warning,
+    Settings, address_space_warning, exposed_keys_warning, incomplete_key_warnings, ineffective, network_warnings,
+    no_block_source_warning,
 };
 use super::table::{self, Key};
 use crate::codec::Context;
@@ -174,7 +175,8 @@ fn warnings_at_start(files: &[File], settings: &Settings, layers: &Layers) -> Ve
     let lists = given_lists(files, settings).map(|list| KnownPeers::parse(&list.content, context));
     let has_peers = lists.chain([settings.listed_peers()]).flatten().any(|list| !list.nodes.is_empty());
     let is_alone = settings.peers.hosts.is_empty() && !has_peers;
-    let mut warnings = network_warnings(layers, &settings.network);
+    let mut warnings: Vec<_> = incomplete_key_warnings(layers).collect();
+    warnings.extend(network_warnings(layers, &settings.network));
     warnings.extend(no_block_source_warning(settings, is_alone));
     warnings.extend(address_space_warning(&settings.network, usize::BITS));
     warnings
@@ -487,6 +489,9 @@ mod tests {
         let both = checked(&[settings(0o644), file("etc/peers-config_mijinnet.json", node)]);
         let [warning] = warnings(&both[0])[..] else { panic!("one warning: {both:?}") };
         assert!(warning.contains("mode 0644") && warning.contains("chmod o="), "{warning}");
+        let text = text.replace(&key, &key[1..]);
+        let odd = checked(&[file("node.properties", &text), file("etc/peers-config_mijinnet.json", node)]);
+        assert!(warnings(&odd[0]).iter().any(|warning| warning.contains("nis.bootKey holds a private key of 63")));
     }
 
     #[test]

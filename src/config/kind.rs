@@ -16,6 +16,7 @@ use super::reader::redact_value;
 use crate::api::Features;
 use crate::clock::ClockMode;
 use crate::crypto::PrivateKey;
+use crate::crypto::keys::USUAL_KEY_DIGITS;
 use crate::ip::{AddressRanges, LocalAddresses, Url, parse_host, parse_own_host};
 use crate::model::address::{Address, NetworkByte};
 use crate::model::{BLOCK_CHAIN_FEATURES, Checkpoint, Hash256};
@@ -325,6 +326,18 @@ impl Bind {
         }
     }
 
+    /// Returns the address at which programs on this machine reach the node.
+    pub fn local_address(self) -> IpAddr {
+        match self {
+            Bind::One(address) => match address.to_canonical() {
+                IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+                address if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+                address => address,
+            },
+            Bind::All | Bind::Loopback => Ipv4Addr::LOCALHOST.into(),
+        }
+    }
+
     /// Returns whether these addresses and another listener on `address` cannot have the same port.
     pub fn overlaps(self, address: IpAddr) -> bool {
         let own: &[IpAddr] = match self {
@@ -385,7 +398,7 @@ fn parse_size(text: &str) -> Parsed<u64> {
 }
 
 /// Splits a list at its bars. Empty elements at the end are dropped; others are kept and cause errors.
-fn elements(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn elements(text: &str) -> impl Iterator<Item = &str> {
     let text = text.trim_end_matches(|c: char| c == '|' || c.is_whitespace());
     let count = if text.is_empty() { 0 } else { usize::MAX };
     text.split('|').map(str::trim).take(count)
@@ -411,13 +424,13 @@ fn parse_names(text: &str, known: &[&'static str]) -> Parsed<Vec<&'static str>> 
 }
 
 /// Parses private keys; an error shows only the length of the wrong one. A key whose top bit is set may have `00` in
-/// front, as NIS1 prints it. NIS1 omits leading zeros, but never so many by chance as a key below 58 digits lacks.
+/// front, as NIS1 prints it.
 fn parse_secrets(text: &str) -> Parsed<Vec<PrivateKey>> {
     let read = |element: &str| {
         let length = element.chars().count();
         let digits = if length == 66 { element.strip_prefix("00").unwrap_or(element) } else { element };
         match PrivateKey::from_hex(digits) {
-            Ok(key) if (58..=64).contains(&digits.len()) => Ok(key),
+            Ok(key) if (USUAL_KEY_DIGITS..=64).contains(&digits.len()) => Ok(key),
             Ok(_) => Err(format!("holds a key of {length} hex digits; a private key has 64")),
             Err(_) => Err(format!("holds {length} characters that are not all hex digits")),
         }

@@ -18,7 +18,7 @@ pub mod table;
 pub use kind::{Bind, LocalAccess};
 pub use network::{KnownPeers, MAX_NEMESIS_BYTES, MAX_PEERS_BYTES, NemesisError, NemesisSource, network_properties};
 pub use reader::{ConfigError, Diagnostic, Origin, Override, Problem};
-pub use settings::{SettingChange, Settings, address_space_warning, build, load, no_block_source_warning};
+pub use settings::{Listener, SettingChange, Settings, address_space_warning, build, load, no_block_source_warning};
 pub use table::{DefaultValue, HttpSettings, Key, NodeSettings, PeerSettings, WebsocketSettings};
 
 pub use crate::api::Features;

@@ -2,19 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use log::Level;
 use sha2::{Digest, Sha256};
 
-use super::kind::parse_host_names;
+use super::kind::{Bind, elements, parse_host_names};
 use super::network::{self, AFTER_ALL_FORKS, Identity, KnownPeers, NemesisSource, is_known, peers_file_name};
 use super::properties::{self, MAX_FILE_BYTES};
 use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, quoted, redact_key};
 use super::table::{
     self, DefaultValue, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
 };
+use crate::crypto::keys::incomplete_key_note;
 use crate::files;
 use crate::ip::{Scope, scope};
 use crate::model::{Hash256, Height, Network, NetworkByte};
@@ -117,6 +119,7 @@ impl Settings {
         problems.sort_by_key(|problem| problem.origin.order());
         match settings {
             Some(mut settings) if problems.is_empty() => {
+                notices.extend(incomplete_key_warnings(layers));
                 notices.extend(network_warnings(layers, &settings.network));
                 notices.extend(
                     ineffective(layers, &settings.network)
@@ -245,7 +248,33 @@ impl fmt::Display for SettingChange {
     }
 }
 
+/// Where a node listens for one interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// The setting of its port.
+    pub setting: &'static str,
+    /// The addresses.
+    pub bind: Bind,
+    /// The port; 0 lets the system choose.
+    pub port: u16,
+}
+
 impl Settings {
+    /// Returns where the node listens: for the HTTP interface, the websocket interface, and the metrics, if they have their
+    /// own listener.
+    pub fn listeners(&self) -> ([Listener; 2], Option<Listener>) {
+        let HttpSettings { bind, port, metrics, .. } = self.http;
+        let http = Listener { setting: "nem.httpPort", bind, port };
+        let websocket = Listener { setting: "nem.websocketPort", bind, port: self.websocket.port };
+        let own = |at: SocketAddr| Listener { setting: "nisd.metricsBind", bind: Bind::One(at.ip()), port: at.port() };
+        ([http, websocket], metrics.map(own))
+    }
+
+    /// Returns the URL at which programs on this machine reach the HTTP interface.
+    pub fn url(&self) -> String {
+        format!("http://{}{}", SocketAddr::new(self.http.bind.local_address(), self.http.port), self.http.context)
+    }
+
     /// Returns whether the folder of the store is set explicitly and does not depend on the home folder (`%h`).
     pub fn has_explicit_data_folder(&self) -> bool {
         let folder = ["nisd.data", "nem.folder"].iter().find_map(|key| self.explicit.get(key));
@@ -367,6 +396,17 @@ fn hint(name: &str) -> String {
     format!("{kind}{meant}")
 }
 
+/// Returns warnings about private keys of which a part was probably lost.
+pub(super) fn incomplete_key_warnings(layers: &Layers) -> impl Iterator<Item = Diagnostic> {
+    let secrets = table::keys().filter(|key| key.is_secret);
+    secrets.filter_map(|key| Some((key.name, layers.get(key.name)?))).flat_map(
+        |(name, Override { value, origin, .. })| {
+            let notes = elements(value).filter_map(|text| incomplete_key_note(text.chars().count()));
+            notes.map(move |note| Diagnostic::warn(format!("{origin}: {name} holds {note}")))
+        },
+    )
+}
+
 /// Returns warnings about chain parameters that are valid but hardly intended for this network.
 pub(super) fn network_warnings(layers: &Layers, network: &Network) -> Vec<Diagnostic> {
     let mut notices = Vec::new();
@@ -459,6 +499,41 @@ mod tests {
     fn settings(text: &str) -> Settings {
         let text = format!("nem.network = testnet\n{text}");
         config::build(Some((std::path::Path::new("a"), text.as_bytes())), Vec::new(), Some("/home".as_ref())).unwrap()
+    }
+
+    #[test]
+    fn programs_of_this_machine_reach_the_node_where_it_listens() {
+        for (bind, host) in [
+            ("*", "127.0.0.1"),
+            ("localhost", "127.0.0.1"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.0.0.2", "127.0.0.2"),
+            ("0.0.0.0", "127.0.0.1"),
+            ("::", "[::1]"),
+            ("::1", "[::1]"),
+            ("10.0.0.5", "10.0.0.5"),
+            ("::ffff:10.0.0.5", "10.0.0.5"),
+            ("::ffff:0.0.0.0", "127.0.0.1"),
+            ("2001:db8::5", "[2001:db8::5]"),
+        ] {
+            let url = |more: &str| settings(&format!("nisd.bindAddress = {bind}\n{more}")).url();
+            assert_eq!(url(""), format!("http://{host}:7890"));
+            assert_eq!(url("nem.apiContext = /a/b\nnem.httpPort = 1"), format!("http://{host}:1/a/b"));
+        }
+    }
+
+    #[test]
+    fn every_listener_is_listed_with_its_setting() {
+        let listeners = |text: &str| {
+            let (interfaces, metrics) = settings(text).listeners();
+            let all = interfaces.into_iter().chain(metrics);
+            all.map(|Listener { setting, bind, port }| format!("{setting} {bind:?} {port}")).collect::<Vec<_>>()
+        };
+        assert_eq!(listeners(""), ["nem.httpPort All 7890", "nem.websocketPort All 7778"]);
+        let own = "nisd.bindAddress = 10.0.0.5\nnem.httpPort = 1\nnem.websocketPort = 2\nnisd.metricsBind = [::1]:3";
+        let expected =
+            ["nem.httpPort One(10.0.0.5) 1", "nem.websocketPort One(10.0.0.5) 2", "nisd.metricsBind One(::1) 3"];
+        assert_eq!(listeners(own), expected);
     }
 
     /// Returns the settings, the keys that changed, and those of them that take effect immediately.

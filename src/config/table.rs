@@ -246,13 +246,13 @@ settings! {
             port: u16 = "nem.httpPort", AT_START, PORT, default "7890",
                 "Port of the HTTP interface (--http-port); 0 lets the system choose";
             context: String = "nem.apiContext", AT_START, CONTEXT, default "",
-                "Path in front of all paths of the HTTP interface";
+                "Path in front of all paths of the HTTP interface, which --node http://HOST:PORT/PATH of commands ends with";
             dos_filter: bool = "nem.useDosFilter", LIVE, BOOLEAN, default "true",
                 "Whether each client is limited to 50 requests a second on each port; requests with local access are exempt";
             local_access: LocalAccess = "nisd.localAccess", LIVE, LOCAL_ACCESS, default "cookie",
                 "What gives a request of this machine local access: cookie, the secret of the file local-cookie in the data folder, sent as Authorization: Bearer; or address, its address, as in NIS1: then every client of a proxy on this machine has local access, unless the proxy names its clients";
             local: LocalAddresses = "nis.additionalLocalIps", LIVE, LOCAL_ADDRESSES, default "",
-                "Clients that may have local access, besides 127.0.0.1 and ::1";
+                "Clients that may have local access, besides 127.0.0.1, ::1, and those that connect from the address at which they reach the node, which are on this machine";
             trusted_proxies: AddressRanges = "nisd.trustedProxies", LIVE, ADDRESS_RANGES, default "",
                 "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For or Forwarded names. From any other client such a header names nobody and removes local access. Without such a header, a request from one of them has local access with the secret only";
             host_names: Vec<String> = "nisd.hostNames", LIVE, HOST_NAMES, default "",

@@ -35,6 +35,9 @@ const MAX_USERS_BYTES: usize = 1 << 20;
 /// Maximum number of links that lead from one to the next, as in the Linux kernel.
 const MAX_LINKS: usize = 40;
 
+/// What is wrong with the path of a folder that leads to a file, and what to do.
+pub const NO_FOLDER: &str = "it is a file, or lies below one; name a folder";
+
 /// What an own file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -242,7 +245,10 @@ pub fn create_new_folder(path: &Path) -> io::Result<()> {
             .and_then(|folder| give(&folder, owner_beside(path)?))
             .or_else(|error| fs::remove_dir(path).and(Err(error))),
         Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Err(error),
-        Err(error) => Err(missing_target(path).unwrap_or(error)),
+        Err(error) => Err(missing_target(path).unwrap_or_else(|| match error.kind() {
+            kind @ (ErrorKind::AlreadyExists | ErrorKind::NotADirectory) => io::Error::new(kind, NO_FOLDER),
+            _ => error,
+        })),
     };
     create().map_err(named(path))
 }
@@ -660,7 +666,14 @@ mod tests {
         assert_eq!([mode(&new), mode(&replaced)], [0o600, 0o600]);
         assert_eq!(mode(&place) & 0o022, 0);
         fs::write(folder.path().join("file"), "").unwrap();
-        assert!(create_folder(&folder.path().join("file/below")).is_err());
+        let file = folder.path().join("file");
+        for (path, at) in [(&file, &file), (&file.join("below"), &file)] {
+            let expected = format!("{}: it is a file, or lies below one; name a folder", at.display());
+            assert_eq!(create_folder(path).unwrap_err().to_string(), expected);
+        }
+        let below = file.join("below");
+        let expected = format!("{}: it is a file, or lies below one; name a folder", below.display());
+        assert_eq!(create_new_folder(&below).unwrap_err().to_string(), expected);
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub fn run(
     if settings.endpoint.protocol == "http" {
         settings.endpoint.port = addresses.http.port().into();
     }
-    let cookie = LocalCookie::new(addresses.http.port(), &*random_bytes(system)?);
+    let cookie = LocalCookie::new(&settings.url(), &*random_bytes(system)?);
     let _cookie_file = write_cookie(&settings, &cookie);
     let registry = reactor.registry();
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(CommandError::System)?;
@@ -111,7 +111,7 @@ pub fn run(
         system,
     };
     if let Some(rebuild) = rebuild {
-        log_rebuild(&addresses);
+        log_rebuild(&settings, &addresses);
         let end = rebuild.with_importer(&settings, |importer, store| {
             run_node(store, &settings, importer, &mut reactor, &mut context, |_| {})
         })?;
@@ -302,12 +302,12 @@ impl RunContext<'_> {
 }
 
 /// Logs what runs where while the store is rebuilt.
-fn log_rebuild(addresses: &Addresses) {
+fn log_rebuild(settings: &Settings, addresses: &Addresses) {
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
     log::info!(
-        "until the store is rebuilt, http://{}/status returns 8, and other routes 503 with the height that it has \
-         reached; `nisd status` shows the same",
-        addresses.http
+        "until the store is rebuilt, {}/status returns 8, and other routes 503 with the height that it has reached; `nisd \
+         status` shows the same",
+        settings.url()
     );
 }
 
@@ -322,10 +322,9 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
         // If standard output is closed, nobody reads it.
         Some(devnet) => drop(commands::devnet::print_introduction(devnet, settings)),
         None => {
-            let port = addresses.http.port();
-            let page =
-                if settings.http.explorer { format!("http://127.0.0.1:{port}/explorer, ") } else { String::new() };
-            log::info!("view the node: {page}nisd status --node http://127.0.0.1:{port}");
+            let url = settings.url();
+            let page = if settings.http.explorer { format!("{url}/explorer, ") } else { String::new() };
+            log::info!("view the node: {page}nisd status --node {url}");
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::process;
 use crate::commands::CommandError;
-use crate::config::{Bind, LocalAccess, Settings};
+use crate::config::{Bind, Listener, LocalAccess, Settings};
 use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
 use crate::net::fetch::{FetchLimits, Names};
@@ -35,14 +35,15 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), CommandError> {
     let fetch_limits = FetchLimits { connections: defaults.connections.min(fetches), ..defaults };
     let reactor = Reactor::new(net_limits(settings, connections), fetch_limits);
     let mut reactor = reactor.map_err(CommandError::System)?;
-    let (http, websocket) = (&settings.http, &settings.websocket);
-    if let Some(address) = http.metrics {
-        let address = listen(&mut reactor, node::METRICS, Bind::One(address.ip()), address.port())?;
+    let ([http, websocket], metrics) = settings.listeners();
+    if let Some(metrics) = metrics {
+        let port = listen(&mut reactor, node::METRICS, metrics)?.port();
+        let address = SocketAddr::new(metrics.bind.local_address(), port);
         log::info!("metrics for all clients on http://{address}/metrics");
     }
     let addresses = Addresses {
-        http: listen(&mut reactor, node::HTTP, http.bind, http.port)?,
-        websocket: listen(&mut reactor, node::WEBSOCKET, http.bind, websocket.port)?,
+        http: listen(&mut reactor, node::HTTP, http)?,
+        websocket: listen(&mut reactor, node::WEBSOCKET, websocket)?,
     };
     Ok((reactor, addresses))
 }
@@ -62,10 +63,11 @@ fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
 }
 
 /// Listens for one interface. Returns the first address.
-fn listen(reactor: &mut Reactor, id: ListenerId, bind: Bind, port: u16) -> Result<SocketAddr, CommandError> {
+fn listen(reactor: &mut Reactor, id: ListenerId, listener: Listener) -> Result<SocketAddr, CommandError> {
+    let Listener { setting, bind, port } = listener;
     let mut open = |address: IpAddr, port: u16| {
         let address = SocketAddr::new(address, port);
-        reactor.listen(id, address).map_err(|error| CommandError::Listen(address, error))
+        reactor.listen(id, address).map_err(|error| CommandError::Listen { setting, address, error })
     };
     match bind {
         Bind::One(address) => open(address, port),
@@ -93,7 +95,7 @@ fn listen(reactor: &mut Reactor, id: ListenerId, bind: Bind, port: u16) -> Resul
 /// Returns whether another program has the port, which would get the clients that use IPv6 if this one listened on IPv4
 /// only. Any other error is that of a machine without IPv6.
 fn is_in_use(error: &CommandError) -> bool {
-    matches!(error, CommandError::Listen(_, error) if error.kind() == ErrorKind::AddrInUse)
+    matches!(error, CommandError::Listen { error, .. } if error.kind() == ErrorKind::AddrInUse)
 }
 
 fn log_without_ipv6(error: &CommandError) {

@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
 use zeroize::Zeroizing;
 
 use super::fetch::{Endpoint, FetchError, Method, Response, ResponseReader, request_head};
@@ -33,6 +34,8 @@ const END_OF_HEAD: &[u8] = b"\r\n";
 pub struct BlockingClient {
     /// The server.
     pub endpoint: Endpoint,
+    /// Path in front of all targets, without `/` at its end.
+    pub context: String,
     /// Timeout of an exchange, counted from its start. It does not cut short DNS and connecting.
     timeout: Duration,
     /// Sent to the node of this secret only.
@@ -42,7 +45,7 @@ pub struct BlockingClient {
 impl BlockingClient {
     /// Returns a client that waits `time` for each response.
     pub fn new(endpoint: Endpoint, time: Duration) -> BlockingClient {
-        BlockingClient { endpoint, timeout: time, cookie: None }
+        BlockingClient { endpoint, context: String::new(), timeout: time, cookie: None }
     }
 
     /// Sends a GET for `target`, an encoded path with its query.
@@ -77,11 +80,13 @@ impl BlockingClient {
 
     /// Connects and sends a request. `headers` are complete lines in addition to the usual ones.
     fn send(&self, method: Method, target: &str, headers: &str, body: &[u8]) -> Result<ResponseStream, FetchError> {
-        let mut head = request_head(&self.endpoint, method, target, JSON, body.len(), false)?;
+        let target = format!("{}{target}", self.context);
+        let mut head = request_head(&self.endpoint, method, &target, JSON, body.len(), false)?;
         head.truncate(head.len() - END_OF_HEAD.len());
-        let mut stream = connect(&self.endpoint)?;
-        let server = stream.peer_addr().map_err(FetchError::Broken)?;
-        let authorization = self.cookie.as_ref().and_then(|cookie| cookie.authorization_for(server));
+        let mut stream = connect(&self.endpoint, self.cookie.as_ref().and_then(LocalCookie::address))?;
+        let (own, server) =
+            stream.local_addr().and_then(|own| Ok((own, stream.peer_addr()?))).map_err(FetchError::Broken)?;
+        let authorization = self.cookie.as_ref().and_then(|cookie| cookie.authorization_for(own.ip(), server));
         let authorization = authorization.map(|value| Zeroizing::new(format!("Authorization: {}\r\n", value.as_str())));
         let authorization = authorization.as_ref().map_or("", |line| line.as_str());
         let request = Zeroizing::new([&head, headers.as_bytes(), authorization.as_bytes(), END_OF_HEAD, body].concat());
@@ -167,12 +172,22 @@ impl ResponseStream {
     }
 }
 
-fn connect(endpoint: &Endpoint) -> Result<TcpStream, FetchError> {
+/// Connects to a server; to one at `own`, an address of this machine, from the same address: only then both sides know that
+/// they are on one machine. The system may choose another one of the same network.
+fn connect(endpoint: &Endpoint, own: Option<IpAddr>) -> Result<TcpStream, FetchError> {
+    let open = |address: SocketAddr| {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        if own == Some(address.ip()) {
+            // Without the address, another machine may have it.
+            let _ = socket.bind(&SocketAddr::new(address.ip(), 0).into());
+        }
+        socket.connect_timeout(&address.into(), CONNECT_TIME).map(|()| socket.into())
+    };
     let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
     let addresses = addresses.map_err(|error| FetchError::UnknownHost(error.to_string()))?;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "it has no address");
     for address in addresses.take(MAX_ATTEMPTS) {
-        match TcpStream::connect_timeout(&address, CONNECT_TIME) {
+        match open(address) {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,
         }

@@ -230,17 +230,32 @@ impl Url {
     /// Parses the URL of a node: `HOST`, `HOST:PORT` or `http://HOST:PORT`, with or without a final `/`. The error is a
     /// sentence that says what is wrong. Returns host and port.
     pub fn of_node(text: &str) -> Result<(String, Option<u16>), String> {
-        let url = Url::parse(text)?;
+        let url = Url::of_interface(text)?;
+        if url.path.is_empty() { Ok((url.host, url.port)) } else { Err(url.surplus_path()) }
+    }
+
+    /// Parses the URL of an HTTP interface: that of a node, or `http://HOST:PORT/PATH`. The error is a sentence that says what
+    /// is wrong. The path of the result has no `/` at its end.
+    pub fn of_interface(text: &str) -> Result<Url, String> {
+        let mut url = Url::parse(text)?;
         match url.scheme.as_str() {
             "" | "http" => {}
             "https" => return Err("https is not supported; use http://, if necessary through a tunnel".to_owned()),
             other => return Err(format!("{other}:// is not supported; use http://")),
         }
-        if !matches!(url.path.as_str(), "" | "/") {
-            return Err(format!("the path {:?} does not belong here; write {}", url.path, url.authority()));
+        if url.path.ends_with('/') {
+            url.path.pop();
+        }
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+        if !url.path.bytes().all(is_plain) || url.path.ends_with('/') || url.path.contains("//") {
+            return Err(url.surplus_path());
         }
         check_one_machine(&url.host)?;
-        Ok((url.host, url.port))
+        Ok(url)
+    }
+
+    fn surplus_path(&self) -> String {
+        format!("the path {:?} does not belong here; write {}", self.path, self.authority())
     }
 
     /// Returns host and port as they stand in a URL.

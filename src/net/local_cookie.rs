@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
@@ -19,19 +19,23 @@ pub const FILE: &str = "local-cookie";
 pub const SCHEME: &str = "Bearer";
 /// Random bytes of a secret.
 pub const SECRET_BYTES: usize = 32;
-/// Bytes of the file that are read; it holds 70 at most.
-const MAX_FILE_BYTES: u64 = 128;
+/// Bytes of the file that are read; it holds 176 at most.
+const MAX_FILE_BYTES: u64 = 256;
+/// Start of the URL of a node of which the secret has the rest only.
+const LOOPBACK: &str = "http://127.0.0.1:";
 
-/// The secret: `PORT.HEX`. The port of the node's HTTP interface is part of it, so that commands send it to no other
-/// server. It is wiped when dropped.
+/// The secret: `NODE.HEX`. NODE is the URL of the node's HTTP interface without `http://`, and without `127.0.0.1:`:
+/// `7890`, or `10.0.0.5:7890/context`. Commands find the node by it, and send the secret to no other server. It is wiped
+/// when dropped.
 #[derive(Clone, derive_more::Debug)]
 #[debug("LocalCookie(not shown)")]
 pub struct LocalCookie(Zeroizing<String>);
 
 impl LocalCookie {
-    /// Creates the secret of a node from random bytes.
-    pub fn new(port: u16, random: &[u8; SECRET_BYTES]) -> LocalCookie {
-        LocalCookie(Zeroizing::new(format!("{port}.{}", Zeroizing::new(hex::encode(random)).as_str())))
+    /// Creates the secret of the node at a URL from random bytes.
+    pub fn new(url: &str, random: &[u8; SECRET_BYTES]) -> LocalCookie {
+        let node = url.strip_prefix(LOOPBACK).or(url.strip_prefix("http://")).unwrap_or(url);
+        LocalCookie(Zeroizing::new(format!("{node}.{}", Zeroizing::new(hex::encode(random)).as_str())))
     }
 
     /// Returns whether a value of the header `Authorization` is this secret. The time depends on its length only.
@@ -42,15 +46,34 @@ impl LocalCookie {
         scheme.eq_ignore_ascii_case(SCHEME) && sent.len() == own.len() && difference == 0
     }
 
-    /// Returns the value of the header `Authorization` for a request to a server; `None` if it is not the server of this
-    /// secret.
-    pub fn authorization_for(&self, server: SocketAddr) -> Option<Zeroizing<String>> {
-        let is_own = server.ip().to_canonical().is_loopback() && self.port() == Some(server.port());
+    /// Returns the value of the header `Authorization` for a request on a connection from `own` to `server`; `None` if that
+    /// is not the server of this secret. A server at the address of this end is on this machine.
+    pub fn authorization_for(&self, own: IpAddr, server: SocketAddr) -> Option<Zeroizing<String>> {
+        let address = server.ip().to_canonical();
+        let is_here = address.is_loopback() || address == own.to_canonical();
+        let is_own = is_here && self.port() == Some(server.port());
         is_own.then(|| Zeroizing::new(format!("{SCHEME} {}", self.0.as_str())))
     }
 
+    /// Returns the URL of the node that runs on a data folder, as its file tells.
+    pub fn url_in(folder: &Path) -> Option<String> {
+        let (_, cookie) = LocalCookie::read(folder).ok()?;
+        let (authority, node) = (cookie.authority()?, cookie.0.rsplit_once('.')?.0);
+        Some(if authority.contains(':') { format!("http://{node}") } else { format!("{LOOPBACK}{node}") })
+    }
+
+    /// Returns the address at which the node is reached; `None` if that is 127.0.0.1.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.authority()?.parse().ok().map(|at: SocketAddr| at.ip())
+    }
+
+    /// Returns the part before the context of the node: `7890` or `10.0.0.5:7890`.
+    fn authority(&self) -> Option<&str> {
+        self.0.rsplit_once('.')?.0.split('/').next()
+    }
+
     fn port(&self) -> Option<u16> {
-        self.0.split_once('.')?.0.parse().ok()
+        self.authority()?.rsplit(':').next()?.parse().ok()
     }
 
     /// Reads the secret of the node that runs on a data folder. Also returns its file.
@@ -59,7 +82,7 @@ impl LocalCookie {
         let mut text = Zeroizing::new(String::with_capacity(MAX_FILE_BYTES as usize));
         (&file).take(MAX_FILE_BYTES).read_to_string(&mut text)?;
         let cookie = LocalCookie(Zeroizing::new(text.trim().to_owned()));
-        let is_token = cookie.0.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
+        let is_token = cookie.0.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:[]/-_~".contains(&byte));
         cookie.port().filter(|_| is_token).ok_or(io::ErrorKind::InvalidData)?;
         Ok((file, cookie))
     }
@@ -131,7 +154,7 @@ mod tests {
     use super::*;
 
     fn cookie(port: u16, byte: u8) -> LocalCookie {
-        LocalCookie::new(port, &[byte; SECRET_BYTES])
+        LocalCookie::new(&format!("http://127.0.0.1:{port}"), &[byte; SECRET_BYTES])
     }
 
     /// Writes the file that a killed node has left.
@@ -139,8 +162,8 @@ mod tests {
         files::replace_own(&folder.join(FILE), &[cookie.0.as_bytes()], false).unwrap();
     }
 
-    fn sent_to(cookie: &LocalCookie, server: &str) -> Option<String> {
-        cookie.authorization_for(server.parse().unwrap()).map(|text| text.to_string())
+    fn sent_to(cookie: &LocalCookie, own: &str, server: &str) -> Option<String> {
+        cookie.authorization_for(own.parse().unwrap(), server.parse().unwrap()).map(|text| text.to_string())
     }
 
     #[test]
@@ -165,11 +188,54 @@ mod tests {
         let cookie = cookie(7890, 7);
         let own = Some(format!("Bearer 7890.{}", "07".repeat(32)));
         for server in ["127.0.0.1:7890", "[::1]:7890", "[::ffff:127.0.0.1]:7890"] {
-            assert_eq!(sent_to(&cookie, server), own, "{server}");
+            assert_eq!(sent_to(&cookie, "127.0.0.1", server), own, "{server}");
         }
         for server in ["127.0.0.1:7891", "10.0.0.1:7890", "[2001:db8::1]:7890", "0.0.0.0:7890"] {
-            assert_eq!(sent_to(&cookie, server), None, "{server}");
+            assert_eq!(sent_to(&cookie, "127.0.0.1", server), None, "{server}");
         }
+        // The address of both ends is one of this machine; the same address in another form, too.
+        for (from, server) in [
+            ("10.0.0.1", "10.0.0.1:7890"),
+            ("10.0.0.1", "[::ffff:10.0.0.1]:7890"),
+            ("::ffff:10.0.0.1", "10.0.0.1:7890"),
+            ("2001:db8::1", "[2001:db8::1]:7890"),
+        ] {
+            assert_eq!(sent_to(&cookie, from, server), own, "{server}");
+        }
+        for (from, server) in [
+            ("10.0.0.1", "10.0.0.1:7891"),
+            ("10.0.0.1", "10.0.0.2:7890"),
+            ("10.0.0.1", "[::10.0.0.1]:7890"),
+            ("2001:db8::1", "[2001:db8::2]:7890"),
+        ] {
+            assert_eq!(sent_to(&cookie, from, server), None, "{from} {server}");
+        }
+    }
+
+    #[test]
+    fn the_file_tells_where_its_node_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path();
+        assert_eq!(LocalCookie::url_in(place), None);
+        for (url, node, port) in [
+            ("http://127.0.0.1:7890", "7890", 7890),
+            ("http://127.0.0.1:7890/a.b/c-d_~", "7890/a.b/c-d_~", 7890),
+            ("http://10.0.0.5:1", "10.0.0.5:1", 1),
+            ("http://127.0.0.2:1/api", "127.0.0.2:1/api", 1),
+            ("http://[2001:db8::1]:65535/7", "[2001:db8::1]:65535/7", 65535),
+        ] {
+            leave(place, &LocalCookie::new(url, &[7; SECRET_BYTES]));
+            assert_eq!(fs::read_to_string(place.join(FILE)).unwrap(), format!("{node}.{}", "07".repeat(32)));
+            assert_eq!(LocalCookie::url_in(place).as_deref(), Some(url));
+            let address = LocalCookie::find(place, port).unwrap().address().map(|address| address.to_string());
+            assert_eq!(address.is_some(), node.contains(':'), "{url}");
+            assert!(address.is_none_or(|address| url.contains(&address)), "{url}");
+            assert!(LocalCookie::find(place, 2).is_err(), "{url}");
+        }
+        let longest = format!("http://[{0}:8888]:65535/{1}", "8888:".repeat(7).trim_end_matches(':'), "a".repeat(63));
+        leave(place, &LocalCookie::new(&longest, &[7; SECRET_BYTES]));
+        assert_eq!(fs::metadata(place.join(FILE)).unwrap().len(), 176);
+        assert_eq!(LocalCookie::url_in(place), Some(longest));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use socket2::SockRef;
 use super::Limits;
 use super::fetch::{FetchLimits, Fetcher};
 use super::server::Server;
-use super::service::{ListenerId, LoopTime, Service};
+use super::service::{Client, ListenerId, LoopTime, Service};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use super::socket::NOTSENT_LOWAT;
 use super::socket::{RECEIVE_BUFFER, SEND_BUFFER};
@@ -215,15 +215,15 @@ impl Reactor {
                 self.listeners.retry_failed();
                 accepted = self.listeners.accept();
             }
-            let Some((id, socket, peer)) = accepted else { return };
+            let Some((socket, peer)) = accepted else { return };
             // Resetting a rejected connection is cheap, and others wait behind it.
-            let Some(slot) = self.server.admit(socket, id, peer.ip()) else { continue };
+            let Some(slot) = self.server.admit(socket, peer) else { continue };
             admitted += 1;
             let Some(socket) = self.server.socket(slot) else { continue };
             let token = Token(self.first_connection + slot);
             let interest = Interest::READABLE | Interest::WRITABLE;
             if let Err(error) = self.poll.registry().register(socket, token, interest) {
-                log::warn!("cannot serve {peer}: {error}");
+                log::warn!("cannot serve {}: {error}", peer.address);
                 self.server.remove(slot);
             }
         }
@@ -299,7 +299,7 @@ impl Listeners {
     }
 
     /// Accepts the next connection, from each listener in turn; `None` if there are no more now.
-    pub fn accept(&mut self) -> Option<(ListenerId, TcpStream, SocketAddr)> {
+    pub fn accept(&mut self) -> Option<(TcpStream, Client)> {
         use ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
         let count = self.all.len();
         while let Some(index) =
@@ -308,7 +308,12 @@ impl Listeners {
             let listener = &mut self.all[index];
             self.last_served = index;
             match listener.socket.accept() {
-                Ok((socket, peer)) => return Some((listener.id, socket, peer)),
+                Ok((socket, peer)) => {
+                    let mut client = Client::direct(listener.id, peer.ip());
+                    let own = socket.local_addr().map(|own| own.ip().to_canonical());
+                    client.is_on_this_machine = own.is_ok_and(|own| own == client.address);
+                    return Some((socket, client));
+                }
                 // It concerns the one connection.
                 Err(error) if matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted) => {}
                 Err(error) => {

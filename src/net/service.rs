@@ -56,6 +56,9 @@ pub struct Client {
     pub address: IpAddr,
     /// The request has headers of a proxy, true or not, or comes from a trusted proxy. Its address gives no rights.
     pub is_forwarded: bool,
+    /// The connection comes from this machine, since both of its ends have the same address: what is sent to such a client
+    /// does not leave the machine. Not so if a trusted proxy gives the address.
+    pub is_on_this_machine: bool,
     /// The request was forwarded, but by an untrusted proxy or without a client address. `address` is the proxy; the
     /// client is unknown, and the node must not connect back to it.
     pub is_unidentified: bool,
@@ -67,15 +70,28 @@ pub struct Client {
 impl Client {
     /// Returns the client at the other end of a connection, without a proxy.
     pub fn direct(listener: ListenerId, address: IpAddr) -> Client {
-        Client { listener, address, is_forwarded: false, is_unidentified: false, is_local: false }
+        Client {
+            listener,
+            address: address.to_canonical(),
+            is_forwarded: false,
+            is_on_this_machine: false,
+            is_unidentified: false,
+            is_local: false,
+        }
     }
 
-    /// Returns the client of a request received by `listener` from `peer`; not yet whether it is local.
-    pub(super) fn of(request: &Request<'_>, listener: ListenerId, peer: IpAddr, proxies: &AddressRanges) -> Client {
-        let is_proxy = proxies.contains(peer);
+    /// Returns the client of a request received on a connection from `peer`; not yet whether it is local.
+    pub(super) fn of(request: &Request<'_>, peer: Client, proxies: &AddressRanges) -> Client {
+        let is_proxy = proxies.contains(peer.address);
         let named = if is_proxy { last_untrusted(request, proxies) } else { None };
-        let (is_forwarded, address) = (is_proxy || request.has_proxy_header, named.unwrap_or(peer));
-        Client { listener, address, is_forwarded, is_unidentified: is_forwarded && named.is_none(), is_local: false }
+        let is_forwarded = is_proxy || request.has_proxy_header;
+        Client {
+            address: named.unwrap_or(peer.address),
+            is_forwarded,
+            is_on_this_machine: peer.is_on_this_machine && named.is_none(),
+            is_unidentified: is_forwarded && named.is_none(),
+            ..peer
+        }
     }
 }
 
@@ -315,7 +331,18 @@ mod tests {
         }
         let mut reader = RequestReader::new(0);
         reader.receive(format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n").as_bytes());
-        Client::of(&reader.next_request().unwrap().unwrap(), ListenerId(0), ip(peer), &proxies)
+        let peer = Client { is_on_this_machine: true, ..Client::direct(ListenerId(0), ip(peer)) };
+        Client::of(&reader.next_request().unwrap().unwrap(), peer, &proxies)
+    }
+
+    #[test]
+    fn a_client_that_a_proxy_of_this_machine_names_is_elsewhere() {
+        assert!(whole("", "10.0.0.8").is_on_this_machine && whole("", "10.0.0.9").is_on_this_machine);
+        for named in ["X-Forwarded-For: 10.0.0.9\r\n", "Forwarded: for=8.8.8.8\r\n"] {
+            assert!(!whole(named, "10.0.0.9").is_on_this_machine, "{named}");
+        }
+        assert!(!Client::direct(ListenerId(0), ip("127.0.0.1")).is_on_this_machine, "unless both ends are known");
+        assert_eq!(Client::direct(ListenerId(0), ip("::ffff:1.2.3.4")).address, ip("1.2.3.4"));
     }
 
     #[test]

@@ -13,8 +13,6 @@ use crate::files;
 const MAX_FILE_BYTES: usize = 16 * 1024;
 /// Hex digits of the longest key: 32 bytes and a sign byte.
 const MAX_DIGITS: usize = 66;
-/// Minimum digits of an ordinary key; a shorter one does not occur by chance.
-const USUAL_DIGITS: usize = 58;
 /// Permission bits of group and others.
 const GROUP_AND_OTHERS: u32 = 0o077;
 
@@ -24,8 +22,8 @@ pub struct KeyFile {
     pub key: PrivateKey,
     /// Its permissions, if users other than the owner have access to it.
     pub exposed_mode: Option<u32>,
-    /// Whether the key is so short that it was probably cut or invented.
-    pub is_short: bool,
+    /// Number of its hex digits.
+    pub digits: usize,
 }
 
 /// Reads a key file. The error says what is wrong with it.
@@ -34,7 +32,7 @@ pub fn read(path: &Path) -> Result<KeyFile, String> {
     let (bytes, mode) = read.map_err(|error| files::explain(&error, Some(path)))?;
     let (key, digits) = parse(&bytes)?;
     let exposed_mode = Some(mode).filter(|mode| mode & GROUP_AND_OTHERS != 0);
-    Ok(KeyFile { key, exposed_mode, is_short: digits < USUAL_DIGITS })
+    Ok(KeyFile { key, exposed_mode, digits })
 }
 
 /// Returns the key in a file's content, and the number of its digits.
@@ -131,7 +129,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let read_back = read(&path).unwrap();
         assert_eq!(read_back.key.printed().as_str(), ALICE);
-        assert!(read_back.exposed_mode.is_none() && !read_back.is_short);
+        assert!(read_back.exposed_mode.is_none() && read_back.digits == 64);
         assert!(write(&path, &key).unwrap_err().contains("never overwritten"));
     }
 
@@ -142,7 +140,7 @@ mod tests {
         std::fs::write(&path, &ALICE[..20]).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         let found = read(&path).unwrap();
-        assert!(found.exposed_mode == Some(0o640) && found.is_short);
+        assert!(found.exposed_mode == Some(0o640) && found.digits == 20);
         std::fs::write(&path, vec![b'#'; MAX_FILE_BYTES + 1]).unwrap();
         assert!(read(&path).is_err_and(|error| error.contains("more than 16384 bytes")));
     }

@@ -86,26 +86,22 @@ pub struct NodeClient {
 }
 
 impl NodeClient {
-    /// Creates a client for the node at a URL. It finds the secret of local requests if the data folder of the node is a
-    /// default one. The error describes what is wrong with the URL.
-    pub fn at(url: &str) -> Result<NodeClient, String> {
-        let client = BlockingClient::new(Endpoint::parse(url, DEFAULT_PORT)?, REQUEST_TIMEOUT);
-        let node = NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie: String::new() };
-        Ok(node.with_cookie_of(&std::env::home_dir().unwrap_or_default().join(DEFAULT_DATA)))
-    }
-
-    /// Reads the secret of local requests from the data folder of the node, or from one beside it.
-    pub fn with_cookie_of(mut self, data: &Path) -> NodeClient {
-        match LocalCookie::find(data, self.client.endpoint.port) {
-            Ok(cookie) => (self.client.cookie, self.lacks_cookie) = (Some(cookie), String::new()),
-            Err(reason) => self.lacks_cookie = reason,
-        }
-        self
+    /// Creates a client for the node at a URL. It finds the secret of local requests in the data folder of the node, if that
+    /// is known, or one beside it, or else in a default one. The error describes what is wrong with the URL.
+    pub fn at(url: &str, data: Option<&Path>) -> Result<NodeClient, String> {
+        let (endpoint, context) = Endpoint::parse(url, DEFAULT_PORT)?;
+        let default = std::env::home_dir().unwrap_or_default().join(DEFAULT_DATA);
+        let find = |folder: &Path| LocalCookie::find(folder, endpoint.port);
+        let found = find(data.unwrap_or(&default)).or_else(|reason| find(&default).map_err(|_| reason));
+        let lacks_cookie = found.as_ref().err().cloned().unwrap_or_default();
+        let mut client = BlockingClient::new(endpoint, REQUEST_TIMEOUT);
+        (client.context, client.cookie) = (context, found.ok());
+        Ok(NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie })
     }
 
     /// Returns the node's URL.
     pub fn url(&self) -> String {
-        format!("http://{}", self.client.endpoint)
+        format!("http://{}{}", self.client.endpoint, self.client.context)
     }
 
     /// Returns the node's network byte.
@@ -118,7 +114,7 @@ impl NodeClient {
 
     /// Returns the name of the node's network, if it is a nisd that gives local access; other nodes do not reveal it.
     pub fn network_name(&self) -> Option<String> {
-        let metrics = self.metrics("").ok()?;
+        let metrics = self.metrics().ok()?;
         let name = metrics.samples_of("nisd_info").next()?.label("network").to_owned();
         (!name.is_empty()).then(|| printable(&name))
     }
@@ -180,18 +176,18 @@ impl NodeClient {
         Ok(AnnounceResult { code, name: printable(&name), hash, inner_hash })
     }
 
-    /// Returns the node's peer report, as the text of its JSON and parsed. `context` is the node's path prefix.
-    pub fn peers(&self, context: &str) -> Result<(String, Value), NodeError> {
+    /// Returns the node's peer report, as the text of its JSON and parsed.
+    pub fn peers(&self) -> Result<(String, Value), NodeError> {
         const PEERS: &str = "/local/peers";
-        let body = self.success_body(PEERS, self.client.get(&format!("{context}{PEERS}")))?;
+        let body = self.success_body(PEERS, self.client.get(PEERS))?;
         let report = self.parse(PEERS, &body, "")?;
         Ok((String::from_utf8_lossy(&body).into_owned(), report))
     }
 
-    /// Returns the node's metrics, parsed from Prometheus' text format. `context` is its path prefix.
-    pub fn metrics(&self, context: &str) -> Result<Scrape, NodeError> {
+    /// Returns the node's metrics, parsed from Prometheus' text format.
+    pub fn metrics(&self) -> Result<Scrape, NodeError> {
         const METRICS: &str = "/metrics";
-        let body = self.success_body(METRICS, self.client.get(&format!("{context}{METRICS}")))?;
+        let body = self.success_body(METRICS, self.client.get(METRICS))?;
         let text = String::from_utf8(body).map_err(|error| self.invalid_answer(METRICS, error))?;
         Scrape::parse(&text).map_err(|error| self.invalid_answer(METRICS, error))
     }
@@ -309,7 +305,7 @@ impl NodeClient {
         Err(match words {
             None if status == 404 => NodeError::Unusable(format!(
                 "the node {node} has no route {route}: is it a nisd of this version, and is this the port of its HTTP \
-                 interface?"
+                 interface? If nem.apiContext is set, its URL ends with that"
             )),
             words => {
                 let words = words.unwrap_or_else(|| "no reason given".to_owned());

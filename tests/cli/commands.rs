@@ -346,7 +346,8 @@ fn a_store_of_a_development_version_is_rejected_with_the_migration_commands() {
 #[test]
 fn a_missing_permission_for_a_port_is_reported_with_a_remedy() {
     let error = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
-    let said = nisd::commands::CommandError::Listen("127.0.0.1:80".parse().expect("an address"), error).to_string();
+    let address = "127.0.0.1:80".parse().expect("an address");
+    let said = nisd::commands::CommandError::Listen { setting: "nem.httpPort", address, error }.to_string();
     assert_contains(
         &said,
         &["cannot listen on 127.0.0.1:80", "ports below 1024", "CAP_NET_BIND_SERVICE", "--http-port"],
@@ -416,6 +417,16 @@ fn a_service_without_a_configured_folder_uses_the_state_directory() {
     assert!(of_network.contains("StateDirectory=nisd\n") && of_network.contains("ProtectHome=yes\n"), "{of_network}");
     let folder = folder_of_a_service();
     let place = DataFolder(folder);
+    for (setting, has_right) in [
+        ("nem.httpPort = 80", true),
+        ("nem.websocketPort = 80", true),
+        ("nisd.metricsBind = 127.0.0.1:80", true),
+        ("nisd.metricsBind = 127.0.0.1:1024", false),
+    ] {
+        let file = place.file("port.properties", format!("nem.network = mainnet\n{setting}\n"));
+        let unit = unit(&["--config", text(&file), "--data", "/srv/n"]);
+        assert_eq!(unit.contains("AmbientCapabilities=CAP_NET_BIND_SERVICE\n"), has_right, "{setting}: {unit}");
+    }
     let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
     let named = unit(&["--config", text(&file)]);
     assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");
@@ -436,6 +447,11 @@ fn man_pages_and_completions_are_generated() {
     {
         let content = fs::read_to_string(folder.join(page)).expect("a page");
         assert!(content.contains(text), "{page}: {content}");
+    }
+    let file = place.file("file", "");
+    let expected = format!("{}: it is a file, or lies below one; name a folder", file.display());
+    for folder in [&file, &file.join("man1")] {
+        run(["man", text(folder)]).expect_failure(1, &[&expected]);
     }
     for shell in ["bash", "zsh", "fish"] {
         assert!(run(["completions", shell]).expect_success().text().contains("reindex"), "{shell}");

@@ -351,6 +351,59 @@ fn an_export_of_the_configuration_that_fails_can_be_repeated() {
     run(arguments).expect_success();
     assert_eq!(fs::read_dir(&other.data).unwrap().count(), 3);
     run(arguments).expect_failure(1, &["exists and is not overwritten"]);
+    let file = other._folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let output = file.join("below");
+    let words = format!("{}: it is a file, or lies below one; name a folder", file.display());
+    for output in [&file, &output] {
+        let output = output.to_str().unwrap();
+        run(["devnet", "export-config", "--data", &place.data, "--output", output]).expect_failure(1, &[&words]);
+    }
+}
+
+/// Returns the address of bob on the network in a folder.
+fn bob(place: &DevnetFolder) -> String {
+    let shown = run(["address", &place.text("bob.key"), "--network", "testnet"]).expect_success().text();
+    let line = shown.lines().find(|line| line.starts_with("testnet")).expect("an address");
+    line.split_whitespace().nth(1).expect("an address").to_owned()
+}
+
+#[test]
+fn every_url_that_is_shown_leads_to_the_node() {
+    for (bind, host) in
+        [("127.0.0.1", "127.0.0.1"), ("*", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2")]
+    {
+        let place = DevnetFolder::new();
+        let arguments = ["run", "--bind", bind, "--http-port", "0", "--websocket-port", "0", "--data", &place.data];
+        let node = Node::from_command(nisd(arguments.iter().chain(&["--set", "nem.apiContext=/a/b"])));
+        let (http, websocket) = (node.http.port(), node.websocket.port());
+        let url = format!("http://{host}:{http}/a/b");
+        run(["status", "--once", "--node", &url, "--data", &place.data]).expect_failure(2, &["--node"]);
+        for node in [["--data", &place.data], ["--node", &url]] {
+            let shown = run([&["status", "--once"], &node[..]].concat()).expect_success().text();
+            assert!(shown.contains(&format!("devnet, {url}, up ")), "{shown}");
+        }
+        let (key, bob, hash) = (place.text("alice.key"), bob(&place), "00".repeat(32));
+        let send = ["send", "--from-key-file", &key, "--to", &bob, "--amount", "1", "--node"];
+        let status_of = ["status-of", &hash, "--node"];
+        run([&send[..], &[&url]].concat()).expect_success();
+        run([&status_of[..], &[&format!("{url}/")]].concat()).expect_failure(8, &[]);
+        // Without the path, no wrong answer.
+        let outside = url.trim_end_matches("/a/b");
+        run([&send[..], &[outside]].concat()).expect_failure(1, &["no route", "nem.apiContext"]);
+        run([&status_of[..], &[outside]].concat()).expect_failure(1, &["no route", "nem.apiContext"]);
+        let ended = node.stop();
+        let shown = ended.text();
+        for words in [
+            format!("  {url}/explorer in a browser"),
+            format!("status --node {url}\n"),
+            format!("curl {url}/chain/height\n"),
+            format!("--node {url} --wait\n"),
+            format!("ws://{host}:{websocket}/w/messages/websocket"),
+        ] {
+            assert!(shown.contains(&words), "{words} is missing in {shown}");
+        }
+    }
 }
 
 #[test]

@@ -168,6 +168,26 @@ fn only_a_private_key_on_the_command_line_causes_a_warning() {
 }
 
 #[test]
+fn a_private_key_that_lacks_a_digit_is_accepted_with_a_warning() {
+    let key = "c0ffee11".repeat(8);
+    for name in ["nis.bootKey", "nis.additionalHarvesterPrivateKeys"] {
+        for digits in [59, 61, 63] {
+            let said = notices(&file(&format!("{name} = {}", &key[..digits])).unwrap());
+            let start =
+                format!("WARN conf/node.properties:1: {name} holds a private key of {digits} hex digits, not 64");
+            assert!(said.starts_with(&start) && !said.contains("c0ffee"), "{said}");
+        }
+        // NIS1 prints whole bytes, without those that are zero.
+        for complete in [key.clone(), key[..62].to_owned(), key[..58].to_owned(), format!("00{key}"), String::new()] {
+            assert_eq!(notices(&file(&format!("{name} = {complete}")).unwrap()), "", "{complete}");
+        }
+    }
+    let two = file(&format!("nis.additionalHarvesterPrivateKeys = {key} | {} |{}", &key[1..], &key[3..])).unwrap();
+    let said = notices(&two);
+    assert!(said.contains("of 63 hex") && said.contains("of 61 hex") && said.lines().count() == 2, "{said}");
+}
+
+#[test]
 fn an_incomplete_private_key_is_rejected_with_a_clear_error() {
     let said = problem("nis.bootKey = 12345678", "nis.bootKey");
     assert!(said.contains("holds a key of 8 hex digits; a private key has 64"), "{said}");

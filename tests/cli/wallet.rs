@@ -143,6 +143,19 @@ impl MockNode {
     }
 }
 
+#[test]
+fn a_key_that_lacks_a_digit_is_used_with_a_note_that_shows_no_part_of_it() {
+    let place = WalletFolder::new();
+    let inspect = |private: &str| run(["key", "inspect", &place.key(private)]).expect_success();
+    for (private, has_note) in [(&ALICE[1..], true), (&ALICE[..63], true), (&ALICE[2..], false), (ALICE, false)] {
+        let said = inspect(private);
+        assert_eq!(said.stderr.contains(&format!("holds a private key of {} hex digits", private.len())), has_note);
+        assert!(!said.stderr.contains(&private[..8]), "{}", said.stderr);
+        let complete = inspect(&format!("{private:0>64}"));
+        assert_eq!((complete.text(), complete.stderr), (said.text(), String::new()));
+    }
+}
+
 fn receive(stream: &mut TcpStream) -> SeenRequest {
     stream.set_read_timeout(Some(MAX_WAIT)).expect("a time limit");
     let request = receive_request(stream, &mut Vec::new()).expect("a request in time").expect("a request");

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use nisd::net::fetch::{FetchLimits, Fetcher};
-use nisd::net::service::{ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service};
+use nisd::net::service::{
+    Client, ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
+};
 use nisd::net::websocket::handshake;
 use nisd::net::{Limits, Readiness, Server, SharedBytes, Socket, Stats};
 
@@ -182,7 +184,7 @@ impl Service for TestService {
         Progress::Done
     }
 
-    fn is_local(&self, _: &nisd::net::service::Client, request: &nisd::net::http::Request<'_>) -> bool {
+    fn is_local(&self, _: &Client, request: &nisd::net::http::Request<'_>) -> bool {
         request.header("Authorization").is_some()
     }
 
@@ -228,7 +230,7 @@ impl Harness {
     /// Like [`Harness::client`], from a given address.
     fn client_at(&mut self, address: [u8; 4], said: &[u8]) -> (Wire, usize) {
         let wire = Wire::default();
-        let slot = self.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
+        let slot = self.server.admit(wire.clone(), Client::direct(LISTENER, address.into())).unwrap();
         self.send(&wire, slot, said);
         (wire, slot)
     }
@@ -628,7 +630,7 @@ fn websockets_from_many_addresses_of_few_networks_do_not_block_newcomers() {
         // Each IPv6 /64 network is one client.
         let address = Ipv6Addr::new(0x2001, 0xdb8, number % 2, number, 0, 0, 0, 1);
         let wire = Wire::default();
-        let slot = world.server.admit(wire.clone(), LISTENER, address.into()).unwrap();
+        let slot = world.server.admit(wire.clone(), Client::direct(LISTENER, address.into())).unwrap();
         world.send(&wire, slot, UPGRADE.as_bytes());
         world.serve();
         owned.push((wire, slot));
@@ -802,7 +804,7 @@ fn the_deficit_of_a_client_does_not_delay_others_behind_the_same_proxy() {
     let mut world = Harness::with_proxies(Limits::default(), &[PROXY]);
     let (wire, slot) = world.client_at(PROXY, forwarded_request("/costly", "1.1.1.1").as_bytes());
     world.serve();
-    let direct = world.server.admit(Wire::default(), LISTENER, [1, 1, 1, 1].into());
+    let direct = world.server.admit(Wire::default(), Client::direct(LISTENER, [1, 1, 1, 1].into()));
     assert!(direct.is_none(), "whoever owes that much itself is not let in");
     for count in 2..10 {
         world.send(&wire, slot, forwarded_request("/query", "2.2.2.2").as_bytes());
@@ -884,7 +886,7 @@ fn a_connection_flood_is_admitted_within_its_budget_and_others_always() {
             world.advance(Duration::from_millis(1));
         }
         let wire = Wire::default();
-        match world.server.admit(wire.clone(), LISTENER, [10, 1, 0, 0].into()) {
+        match world.server.admit(wire.clone(), Client::direct(LISTENER, [10, 1, 0, 0].into())) {
             Some(slot) => {
                 let_in += 1;
                 world.server.remove(slot);

@@ -1,9 +1,11 @@
 //! What a local client alone may do wants the secret of the file `local-cookie`: with and without proxies in front.
 
+use std::ffi::OsString;
 use std::fs;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use crate::common::daemon::{Node, Process, args, closed_port, new_network, nisd, program, run, wait_for};
@@ -15,12 +17,17 @@ use crate::common::skip;
 use crate::common::websocket::upgrade_request;
 use nisd::api::ROUTES;
 use nisd::api::routes::{Access, Method, Route};
+use nisd::local_cookie::{LocalCookie, SECRET_BYTES};
+use nisd::net::blocking_client::BlockingClient;
+use nisd::net::fetch::Endpoint;
 use tempfile::TempDir;
 
 /// Height of the recorded chain.
 const TIP: u64 = 3;
 /// The key of an account that harvests for nobody.
 const KEY: &str = "{\"value\":\"5be1cafe0ddba11f8badf00d1ceb00dafacade5ca1ab1e7ab1ade5eed0b5e55e\"}";
+/// Maximum wait for an answer.
+const MAX_WAIT: Duration = Duration::from_secs(20);
 /// A secret of the right form.
 const WRONG: &str = "Authorization: Bearer 7890.0000000000000000000000000000000000000000000000000000000000000000\r\n";
 
@@ -349,6 +356,64 @@ fn commands_find_the_secret_of_their_node_and_say_why_if_not() {
     fs::write(Path::new(absent).join("local-cookie"), "nonsense").expect("room");
     peers(absent).expect_failure(1, &["cannot be read"]);
     peers(data).expect_success();
+}
+
+/// Returns an address of this machine that other machines reach; `None` if it has none.
+fn outer_address() -> Option<IpAddr> {
+    // Nothing is sent: the system only chooses the address.
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("203.0.113.7:9").ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
+}
+
+#[test]
+fn a_node_at_an_address_of_its_machine_is_local_to_clients_at_the_same_address_only() {
+    let own = IpAddr::from([127, 0, 0, 2]);
+    for address in [Some(own), outer_address()].into_iter().flatten() {
+        let place = tempfile::tempdir().expect("a folder");
+        let data = place.path().join("devnet");
+        let ports = ["--http-port", "0", "--websocket-port", "0", "--bind", &address.to_string()].map(OsString::from);
+        let node = Node::from_command(nisd(args!["run", "--data", data].into_iter().chain(ports)));
+        let secret = authorization(node.http);
+        let status = |from: IpAddr, path: &str, headers: &str| {
+            let headers = format!("Host: {}\r\n{headers}", node.http);
+            let request = get_with(path, &headers).replace("Host: localhost\r\n", "");
+            Client::connect_from(from, node.http).map(|mut client| client.request(request).status).ok()
+        };
+        let local = |from: IpAddr, headers: &str| status(from, "/local/peers", headers);
+        assert_eq!([local(address, &secret), local(address, ""), local(address, WRONG)], [200, 401, 401].map(Some));
+        assert_eq!(local(address, &format!("{secret}Via: 1.1 a\r\n")), Some(401));
+        assert_eq!(status(address, "/metrics", ""), Some(200));
+        assert_eq!(status(address, "/metrics", "Origin: http://a.example\r\n"), Some(401));
+        // Another address of the network is that of another machine, for all that the node knows.
+        if address == own {
+            let other = IpAddr::from([127, 0, 0, 3]);
+            assert_eq!([local(other, &secret), status(other, "/metrics", "")], [Some(401), Some(401)]);
+        }
+        let url = format!("http://{}", node.http);
+        run(args!["peers", "--data", data]).expect_success();
+        run(args!["status", "--once", "--data", data]).expect_success();
+        run(args!["peers", "--node", url, "--data", data]).expect_success();
+    }
+}
+
+#[test]
+fn a_command_reaches_a_node_at_an_address_of_its_machine_from_that_address() {
+    let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
+    let server = listener.local_addr().expect("an address");
+    let source_with = |url: &str| {
+        let mut client = BlockingClient::new(Endpoint { host: server.ip().to_string(), port: server.port() }, MAX_WAIT);
+        client.cookie = Some(LocalCookie::new(url, &[7; SECRET_BYTES]));
+        let client = thread::spawn(move || client.get("/"));
+        let (stream, from) = listener.accept().expect("the client");
+        drop(stream);
+        assert!(client.join().expect("no panic").is_err());
+        from.ip()
+    };
+    assert_eq!(source_with(&format!("http://{server}/api")), server.ip());
+    for other in ["http://127.0.0.3:7890", "http://127.0.0.1:7890"] {
+        assert_eq!(source_with(other), IpAddr::from([127, 0, 0, 1]), "the system's choice");
+    }
 }
 
 #[test]

@@ -303,8 +303,14 @@ fn the_error_about_a_used_port_names_it() {
     let data = folder.path().to_str().expect("a path");
     for (flag, other) in [("--http-port", "--websocket-port"), ("--websocket-port", "--http-port")] {
         let ended = run(["run", "--data", data, "--bind", "127.0.0.1", flag, &port, other, "0"]);
-        ended.expect_failure(1, &[&format!("cannot listen on {address}"), "--http-port"]);
+        ended.expect_failure(1, &[&format!("cannot listen on {address}"), &format!("another port with {flag}")]);
     }
+    let setting = format!("nisd.metricsBind={address}");
+    let ports = ["--http-port", "0", "--websocket-port", "0"];
+    let ended = run([&["run", "--data", data, "--bind", "127.0.0.1", "--set", &setting], &ports[..]].concat());
+    ended.expect_failure(1, &[&format!("cannot listen on {address}"), "another port with nisd.metricsBind"]);
+    let ended = run([&["run", "--data", data, "--set", "nisd.metricsBind=203.0.113.7:0"], &ports[..]].concat());
+    ended.expect_failure(1, &["cannot listen on 203.0.113.7:0", "choose one that it has with nisd.metricsBind"]);
 }
 
 #[test]

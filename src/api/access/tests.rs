@@ -6,6 +6,7 @@ use crate::api::routes::{Access, Method};
 use crate::api::tests::*;
 use crate::api::{Api, NodeStatus, ROUTES, Settings};
 use crate::crypto::{PublicKey, Signature, verify};
+use crate::local_cookie::{LocalCookie, SECRET_BYTES};
 use crate::model::transaction::{LinkMode, wire_version};
 use crate::model::{Amount, Height, NetworkByte, Transaction};
 use crate::net::http::Response;
@@ -530,4 +531,38 @@ fn a_batch_of_statuses_is_in_the_order_of_the_request_and_has_at_most_512() {
 
 fn json(response: &Response) -> serde_json::Value {
     serde_json::from_slice(&response.body).unwrap_or_else(|_| panic!("{}", text_of(response)))
+}
+
+#[test]
+fn a_client_at_an_own_address_of_this_machine_is_as_local_as_one_at_its_loopback_address() {
+    let scene = Scene::new();
+    let cookie = LocalCookie::new("http://192.0.2.9:7890", &[7; SECRET_BYTES]);
+    let secret = format!("Bearer 192.0.2.9:7890.{}", "07".repeat(32));
+    let (host, secret) = (("Host", "192.0.2.9:7890"), ("Authorization", secret.as_str()));
+    let (proxy, page) = (("Via", "1.1 a"), ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)"));
+    let (evil, origin) = (("Host", "evil.example:7890"), ("Origin", "http://evil.example"));
+    let status = |line: &str, headers: &[(&str, &str)], cookie: Option<&LocalCookie>, is_on_this_machine: bool| {
+        let mut request = TestRequest::new(line).with(headers).from([192, 0, 2, 9]);
+        request.client.is_on_this_machine = is_on_this_machine;
+        request.client.is_forwarded = headers.contains(&proxy);
+        let cookie = cookie.cloned();
+        request.send_to(&mut Api::new(Settings { cookie, ..settings() }), &scene).status
+    };
+    for (headers, with_cookie, by_address) in [
+        (&[host][..], 401, 200),
+        (&[host, secret], 200, 200),
+        (&[host, secret, proxy], 401, 401),
+        (&[host, proxy], 401, 401),
+        (&[host, page], 401, 401),
+        (&[host, origin], 401, 401),
+        (&[evil], 401, 401),
+        (&[("Host", "192.0.2.8:7890")], 401, 401),
+    ] {
+        let local = |cookie, here| status("GET /local/peers", headers, cookie, here);
+        assert_eq!((local(Some(&cookie), true), local(None, true)), (with_cookie, by_address), "{headers:?}");
+        assert_eq!(status("GET /metrics", headers, Some(&cookie), true), by_address, "{headers:?}");
+        // A client of the same network on another machine.
+        assert_eq!((local(Some(&cookie), false), local(None, false)), (401, 401), "{headers:?}");
+        assert_eq!(status("GET /metrics", headers, Some(&cookie), false), 401, "{headers:?}");
+    }
 }

@@ -59,6 +59,19 @@ impl TryFrom<&[u8]> for PublicKey {
     }
 }
 
+/// Minimum hex digits of a private key that is written as usual. NIS1 omits leading zeros, but never so many by chance.
+pub const USUAL_KEY_DIGITS: usize = 58;
+
+/// Returns what to tell a person about a private key of this many hex digits, if a part of it was probably lost: it is
+/// short, or the number is odd, while NIS1 prints whole bytes.
+pub fn incomplete_key_note(digits: usize) -> Option<String> {
+    (digits < USUAL_KEY_DIGITS || digits % 2 == 1).then(|| {
+        format!(
+            "a private key of {digits} hex digits, not 64: was it copied completely? If so, write zeros in front of it"
+        )
+    })
+}
+
 /// A private key: a non-negative integer of any size, erased from memory when dropped.
 ///
 /// Only its low 32 bytes matter for signing, but it prints with all of them.
@@ -251,6 +264,13 @@ pub fn decode_hex_into(text: &str, bytes: &mut Vec<u8>) -> Result<(), HexError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_of_few_or_an_odd_number_of_digits_is_probably_incomplete() {
+        let noted: Vec<usize> = (50..=66).filter(|digits| incomplete_key_note(*digits).is_some()).collect();
+        assert_eq!(noted, [50, 51, 52, 53, 54, 55, 56, 57, 59, 61, 63, 65]);
+        assert!(incomplete_key_note(63).unwrap().starts_with("a private key of 63 hex digits"));
+    }
 
     const ALICE: &str = "7e35298620a1c5d510ec229b2f7d540dbd897394b02cf2625253014347c86a11";
     const ALICE_PUBLIC: &str = "67b5f2d2647fcc400b589512cb8e5fdd93a682e66c5b3cb4fda97317bb195f86";

@@ -192,9 +192,7 @@ fn data_file_text(path: &Path, fault: &FileFault) -> String {
 /// Returns a text on why a folder cannot be created or read.
 fn folder_error_text(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
-            "it is a file, or lies below one; name a folder".to_owned()
-        }
+        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => files::NO_FOLDER.to_owned(),
         _ => files::describe(error),
     }
 }

@@ -131,10 +131,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Parses [`Url::of_node`].
-    pub fn parse(text: &str, default_port: u16) -> Result<Endpoint, String> {
-        let (host, port) = Url::of_node(text)?;
-        Ok(Endpoint { host, port: port.unwrap_or(default_port) })
+    /// Parses [`Url::of_interface`]. Also returns the path, which has no `/` at its end.
+    pub fn parse(text: &str, default_port: u16) -> Result<(Endpoint, String), String> {
+        let Url { host, port, path, .. } = Url::of_interface(text)?;
+        Ok((Endpoint { host, port: port.unwrap_or(default_port) }, path))
     }
 }
 
@@ -209,11 +209,13 @@ mod tests {
 
     #[test]
     fn endpoints_are_read_in_their_usual_forms() {
-        let parse = |text| Endpoint::parse(text, 7890).map(|endpoint| endpoint.to_string());
+        let parse = |text| Endpoint::parse(text, 7890).map(|(endpoint, path)| endpoint.to_string() + &path);
         assert_eq!(parse("http://127.0.0.1:8000/"), Ok("127.0.0.1:8000".to_owned()));
         assert_eq!(parse("node.example"), Ok("node.example:7890".to_owned()));
         assert_eq!(parse("http://[::1]"), Ok("[::1]:7890".to_owned()));
         assert_eq!(parse("[::1]:1"), Ok("[::1]:1".to_owned()));
+        assert_eq!(parse("http://127.0.0.1/api/"), Ok("127.0.0.1:7890/api".to_owned()));
+        assert_eq!(parse("a:1/a.b/c-d_~"), Ok("a:1/a.b/c-d_~".to_owned()));
         for text in [
             "",
             "https://a",
@@ -221,7 +223,12 @@ mod tests {
             "a:0",
             "a:65536",
             "a:b",
-            "a/b",
+            "a/b c",
+            "a/b?c",
+            "a/b#c",
+            "a//",
+            "a//b",
+            "a/%41",
             "[::1",
             "[::1]x",
             "a\r\nB: c",

@@ -1,7 +1,6 @@
 //! An accepted connection: socket, input, output, client and timeouts.
 
 use std::io;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::client_table::TokenBucket;
@@ -71,7 +70,8 @@ pub(super) struct PendingResponse {
 #[derive(Debug)]
 pub(super) struct Connection<S> {
     pub id: ConnectionId,
-    pub peer: IpAddr,
+    /// Client at the other end, a proxy or the client of all requests.
+    pub peer: Client,
     /// Client of the last request.
     pub client: Client,
     /// The owner that the connection counts for.
@@ -191,7 +191,7 @@ impl<S: Socket> Connection<S> {
     pub fn new(id: ConnectionId, client: Client, owner: Owner, socket: S, bucket: TokenBucket, now: Duration) -> Self {
         Self {
             id,
-            peer: client.address,
+            peer: client,
             client,
             owner,
             socket,

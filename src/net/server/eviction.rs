@@ -104,7 +104,7 @@ impl<S: Socket> Server<S> {
             return None;
         }
         let connection = self.slab.get(slot)?;
-        let is_exempt = connection.owner.is_local() || self.limits.trusted_proxies.contains(connection.peer);
+        let is_exempt = connection.owner.is_local() || self.limits.trusted_proxies.contains(connection.peer.address);
         if is_exempt || buffers.held_by_network(connection.owner) <= max / NETWORK_PART {
             return None;
         }

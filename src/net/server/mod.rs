@@ -27,7 +27,7 @@ use super::Limits;
 use super::fetch::{FetchId, FetchRequest, Fetcher};
 use super::http::{Gzip, HttpError, Response};
 use super::metrics::{Counters, Metrics, Stats};
-use super::service::{Client, ConnectionId, Dropped, Effects, Event, ListenerId, LoopTime, Message, Progress, Service};
+use super::service::{Client, ConnectionId, Dropped, Effects, Event, LoopTime, Message, Progress, Service};
 use super::socket::{Readiness, SharedBytesCounter, Socket};
 use crate::quota::Owner;
 
@@ -130,12 +130,12 @@ impl<S: Socket> Server<S> {
 
     /// Admits a connection, evicting another if needed, or rejects it with a 503. Returns its slot, or `None` if it was
     /// reset: its client has exceeded its work quota or is banned.
-    pub fn admit(&mut self, mut socket: S, listener: ListenerId, peer: IpAddr) -> Option<usize> {
-        let (client, now) = (Client::direct(listener, peer.to_canonical()), self.time.monotonic);
-        let owner = Owner::at(client.address);
+    pub fn admit(&mut self, mut socket: S, peer: Client) -> Option<usize> {
+        let (owner, now) = (Owner::at(peer.address), self.time.monotonic);
         // A proxy has connections of many clients. One on this machine may be a proxy, trusted or not, or the operator.
-        let is_this_machine = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(&client.address);
-        let is_shared = is_this_machine || self.limits.trusted_proxies.contains(client.address);
+        let is_loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(&peer.address);
+        let is_this_machine = peer.is_on_this_machine || is_loopback;
+        let is_shared = is_this_machine || self.limits.trusted_proxies.contains(peer.address);
         let is_within_quota = self.clients.charge_connection(owner, now) && !self.clients.is_banned(owner, now);
         if !is_within_quota && !is_shared {
             // A reset leaves no state in the kernel.
@@ -149,7 +149,7 @@ impl<S: Socket> Server<S> {
         let id = ConnectionId::new(slot, self.next_serial);
         self.next_serial = self.next_serial.wrapping_add(1).max(1);
         let bucket = TokenBucket::new(SOCKET_WORK_PER_SECOND, now);
-        let connection = entry.insert(Connection::new(id, client, owner, socket, bucket, now));
+        let connection = entry.insert(Connection::new(id, peer, owner, socket, bucket, now));
         connection.has_place = is_admitted;
         self.clients.places.hold(slot, owner, usize::from(is_admitted), now);
         if is_admitted {

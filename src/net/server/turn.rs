@@ -122,7 +122,7 @@ impl<S: Socket> Server<S> {
             }
             self.read_buffer[..count].zeroize();
             let is_wasted = connection.discarded_bytes > self.limits.discarded_bytes;
-            let peer = connection.peer;
+            let peer = connection.peer.address;
             self.charge_input(peer, UNITS_PER_READ + (count / BYTES_PER_UNIT) as u32);
             if is_wasted {
                 return false;
@@ -235,7 +235,7 @@ impl<S: Socket> Server<S> {
         service: &impl Service,
     ) -> Result<bool, HttpError> {
         let Some(connection) = self.slab.get(slot) else { return Ok(false) };
-        let (peer, listener) = (connection.peer, connection.client.listener);
+        let (peer, listener) = (connection.peer.address, connection.peer.listener);
         let result = reader.advance(|method, path| service.route(listener, method, path));
         self.charge_input(peer, reader.take_chunks().div_ceil(CHUNKS_PER_UNIT));
         let is_complete = result?;
@@ -268,9 +268,9 @@ impl<S: Socket> Server<S> {
             response.reset();
         }
         self.spare_response = Some(current);
-        if !is_upgrade && self.limits.trusted_proxies.contains(connection.peer) {
+        if !is_upgrade && self.limits.trusted_proxies.contains(connection.peer.address) {
             // The next request of a proxy may be of another client.
-            let proxy = Client::direct(connection.client.listener, connection.peer);
+            let proxy = connection.peer;
             self.set_client(slot, proxy);
         }
         is_upgrade
@@ -333,13 +333,12 @@ impl<S: Socket> Server<S> {
     /// Attributes a connection to the client of a request, and counts the request.
     fn count_request(&mut self, slot: usize, request: &Request<'_>, service: &impl Service) -> RateLimit {
         let Some(connection) = self.slab.get(slot) else { return RateLimit::Within };
-        let listener = connection.client.listener;
-        let mut client = Client::of(request, listener, connection.peer, &self.limits.trusted_proxies);
+        let mut client = Client::of(request, connection.peer, &self.limits.trusted_proxies);
         client.is_local = service.is_local(&client, request);
         self.set_client(slot, client);
         let Some(connection) = self.slab.get(slot) else { return RateLimit::Within };
         let limit = self.limits.requests_per_second;
-        self.clients.count_request(connection.owner, listener, limit, self.time.monotonic)
+        self.clients.count_request(connection.owner, client.listener, limit, self.time.monotonic)
     }
 
     /// Charges received input. Input from a proxy counts against the turn's budget only.
