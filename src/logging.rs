@@ -44,11 +44,13 @@ const FREQUENT_WINDOW_MILLIS: i64 = 60_000;
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 const MAX_EXIT_WAITS: u32 = 1_000;
 
+/// A file of the code, and a line in it.
+type CodePlace = (Option<&'static str>, Option<u32>);
+
 thread_local! {
     /// Thread-local: the program has one thread, and each test has its own log.
     static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter { reopened: reopen() }));
-    /// By file and line of the code.
-    static FREQUENT_LINES: RefCell<BTreeMap<(Option<&'static str>, Option<u32>), FrequentLines>> = RefCell::default();
+    static FREQUENT_LINES: RefCell<BTreeMap<CodePlace, FrequentLines>> = RefCell::default();
 }
 
 /// Format of a log line.
