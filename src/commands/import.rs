@@ -109,8 +109,11 @@ pub fn nemesis_of(settings: &Settings) -> Result<Vec<u8>, CommandError> {
 pub fn try_nemesis(settings: &Settings, system: System) -> Result<(), CommandError> {
     let (nemesis, options) = (nemesis_of(settings)?, store_options(settings));
     let existing = Store::open_existing(&settings.data, AccessMode::Shared, options);
-    let begun = existing.and_then(|(store, _)| store::tip(&store.snapshot()?));
-    if matches!(begun, Ok(Some(_))) {
+    let is_begun = match existing.and_then(|(store, _)| store::tip(&store.snapshot()?)) {
+        Ok(tip) => tip.is_some(),
+        Err(_) => store::exists(&settings.data),
+    };
+    if is_begun {
         return Ok(());
     }
     let parent = std::env::temp_dir();

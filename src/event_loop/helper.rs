@@ -194,7 +194,7 @@ pub fn run_if_helper<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) ->
 fn serve(job: &Job) -> io::Result<()> {
     // The helper ends with a node that is killed, also while it is stopped; elsewhere when it reads again.
     #[cfg(any(target_os = "linux", target_os = "freebsd"))]
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     // Signals are for the node: it stops after its last writes, and the helper stops with it.
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
