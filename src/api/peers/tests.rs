@@ -152,6 +152,20 @@ fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
 }
 
 #[test]
+fn nobody_is_blamed_for_a_transaction_that_is_past_its_deadline_by_our_clock() {
+    let mut peers = peers(vec![ListedPeer::Node(known_peer())]);
+    let (pusher, ip) = (address_of(&keys().public()), [10, 0, 0, 1].into());
+    peers.table.record_introduction(pusher, ip, known_peer(), NOW.monotonic).expect("space");
+    let mut node = TestNode { peers: Some(peers), ..TestNode::default() };
+    let late = sign(Transaction { deadline: Timestamp(NOW.network.0 - 1), ..acceptable(100) });
+    let pushed = List(vec![SecureEntity::sign(late, &keys(), None)]);
+    assert_eq!(push(&Format::Json.to_bytes(&pushed), Format::Json, &mut node).0.status, 200);
+    assert!(node.mempool.is_empty());
+    let experience = node.peers.expect("peers").experience(&pusher);
+    assert_eq!((experience.successes, experience.failures), (0, 0));
+}
+
+#[test]
 fn transactions_after_an_unverifiable_or_malformed_push_are_ignored() {
     let mut pushed = pushes(3);
     pushed[1].signature = Signature([1; 64]);
