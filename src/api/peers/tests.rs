@@ -11,7 +11,7 @@ use crate::codec::Format;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::ip::Scope;
 use crate::model::network::ChainParameters;
-use crate::model::{Network, Transaction};
+use crate::model::{Network, Timestamp, Transaction};
 use crate::net::http::Response;
 use crate::net::service::{ConnectionId, ListenerId, Progress};
 use crate::peer::io::{Action, Now};
