@@ -104,8 +104,8 @@ pub fn nemesis_of(settings: &Settings) -> Result<Vec<u8>, CommandError> {
     Ok(nemesis)
 }
 
-/// Fails if a node does not start with the nemesis block of the settings. Unless a chain has begun with it, it is executed in
-/// a scratch store, as a node does in its own.
+/// Fails if a node does not start with the nemesis block of the settings. Unless a chain has begun with it, it is
+/// executed in a scratch store, as a node does in its own.
 pub fn try_nemesis(settings: &Settings, system: System) -> Result<(), CommandError> {
     let (nemesis, options) = (nemesis_of(settings)?, store_options(settings));
     let existing = Store::open_existing(&settings.data, AccessMode::Shared, options);

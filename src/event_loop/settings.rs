@@ -45,8 +45,8 @@ fn warn_of(settings: &Settings, max_connections: usize) {
     let wanted = settings.http.connections;
     if max_connections < wanted {
         log::warn!(
-            "the system allows {max_connections} connections instead of nisd.maxConnections = {wanted}; raise the limit \
-             on open files (ulimit -n)"
+            "the system allows {max_connections} connections instead of nisd.maxConnections = {wanted}; raise the \
+             limit on open files (ulimit -n)"
         );
     }
     if settings.http.local_access == LocalAccess::Address {
