@@ -13,8 +13,8 @@
 //! rejects is counted too.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::{Arguments, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -34,13 +34,23 @@ const OWN_TARGETS: [&str; 3] = ["nisd", "nisd_core", "nisd_net"];
 /// Least severe level that other crates can log at.
 const OTHER_CRATES_LEVEL: Level = Level::Warn;
 
+/// Target of lines that clients can cause as often as they like. Each place in the code writes at most [`MAX_FREQUENT`]
+/// of them in [`FREQUENT_WINDOW_MILLIS`]; further ones are counted.
+pub const FREQUENT: &str = "nisd::frequent";
+const MAX_FREQUENT: u64 = 10;
+const FREQUENT_WINDOW_MILLIS: i64 = 60_000;
+
 /// Limits on waiting for standard error at exit: time of one wait, and number of waits.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 const MAX_EXIT_WAITS: u32 = 1_000;
 
+/// A file of the code, and a line in it.
+type CodePlace = (Option<&'static str>, Option<u32>);
+
 thread_local! {
     /// Thread-local: the program has one thread, and each test has its own log.
     static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter { reopened: reopen() }));
+    static FREQUENT_LINES: RefCell<BTreeMap<CodePlace, FrequentLines>> = RefCell::default();
 }
 
 /// Format of a log line.
@@ -118,10 +128,21 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if self.enabled(record.metadata()) {
-            let line = format_line((self.now)(), record, self.style);
-            with_queue(|queue| queue.push(&line, |dropped| self.dropped_line(dropped)));
+        if !self.enabled(record.metadata()) {
+            return;
         }
+        let now = (self.now)();
+        if record.target() == FREQUENT {
+            let place = (record.file_static(), record.line());
+            match FREQUENT_LINES.with_borrow_mut(|lines| lines.entry(place).or_default().admit(now)) {
+                None => return,
+                Some(0) => {}
+                Some(left_out) => {
+                    self.push(&self.notice(format_args!("{left_out} lines like the next one are left out")))
+                }
+            }
+        }
+        self.push(&format_line(now, record, self.style));
     }
 
     /// Writes queued output, as far as standard error accepts it. Never blocks.
@@ -131,10 +152,39 @@ impl Log for Logger {
 }
 
 impl Logger {
+    fn push(&self, line: &str) {
+        with_queue(|queue| queue.push(line, |dropped| self.dropped_line(dropped)));
+    }
+
     fn dropped_line(&self, dropped: u64) -> String {
-        let text = format_args!("{dropped} lines of this log are missing: standard error did not accept them");
+        self.notice(format_args!("{dropped} lines of this log are missing: standard error did not accept them"))
+    }
+
+    fn notice(&self, text: Arguments<'_>) -> String {
         let record = Record::builder().level(Level::Warn).target(env!("CARGO_CRATE_NAME")).args(text).build();
         format_line((self.now)(), &record, self.style)
+    }
+}
+
+/// Frequent lines of one place in the code.
+#[derive(Default)]
+struct FrequentLines {
+    /// Unix time in milliseconds of the first line of the present window.
+    since: i64,
+    count: u64,
+}
+
+impl FrequentLines {
+    /// Counts a line. If it is to be written, returns how many lines before it were not since the last one that was.
+    fn admit(&mut self, unix_millis: i64) -> Option<u64> {
+        let mut left_out = 0;
+        // The clock may have been set back.
+        if !(0..FREQUENT_WINDOW_MILLIS).contains(&unix_millis.saturating_sub(self.since)) {
+            left_out = self.count.saturating_sub(MAX_FREQUENT);
+            *self = FrequentLines { since: unix_millis, count: 0 };
+        }
+        self.count += 1;
+        (self.count <= MAX_FREQUENT).then_some(left_out)
     }
 }
 
@@ -340,6 +390,16 @@ mod tests {
         let mut record = Record::builder();
         let record = record.level(level).target(target);
         format_line(1_795_162_570_209, &record.args(format_args!("{message}")).build(), style)
+    }
+
+    #[test]
+    fn of_frequent_lines_some_are_written_in_a_minute_and_the_others_counted() {
+        let mut lines = FrequentLines::default();
+        let mut at = |millis: i64| lines.admit(1_795_162_570_209 + millis);
+        assert!((0..10).all(|millis| at(millis) == Some(0)));
+        assert!((10..1010).all(|millis| at(millis).is_none()) && at(59_999).is_none());
+        assert_eq!([at(60_000), at(60_001)], [Some(1001), Some(0)]);
+        assert_eq!(at(-1), Some(0), "the clock was set back");
     }
 
     #[test]

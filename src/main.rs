@@ -85,7 +85,7 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
         Command::Digest(command) => commands::store::digest(command, &settings()?, stop_on_signals()?),
         Command::Export(command) => commands::store::export(command, &settings()?, stop_on_signals()?),
         Command::Settings(command) => commands::config::print_settings(command),
-        Command::Config(command) => commands::config::check(command, home),
+        Command::Config(command) => commands::config::check(command, home, SYSTEM),
         Command::Man(command) => commands::help::write_man_pages(command),
         Command::Completions(command) => commands::help::print_completions(command),
         Command::Service(command) => commands::service::print_unit(command, &settings()?),

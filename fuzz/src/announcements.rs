@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use nisd::budget::Budget;
 use nisd::chain::ChainSnapshot;
-use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
+use nisd::chain::harvest::{HarvestProgress, HarvestRound, KeyOrigin, UnlockResult, UnlockedAccounts};
 use nisd::chain::{ChainUpdate, StakeCache, Verified, pushed_branch, rollback};
 use nisd::codec::SigningForm;
 use nisd::crypto::{KeyPair, PrivateKey};
@@ -110,7 +110,7 @@ impl Fixture {
         for (name, private) in tiny::private_keys() {
             let pair = || KeyPair::new(&PrivateKey::from_hex(&private).expect("hex"));
             if name.starts_with("harvester") {
-                let result = unlocked.unlock(Box::new(pair()), &chain).expect("a store");
+                let result = unlocked.unlock(Box::new(pair()), KeyOrigin::LocalClient, &chain).expect("a store");
                 assert_eq!(result, UnlockResult::Success);
             } else {
                 accounts.push(pair());

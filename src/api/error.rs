@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::codec::ReadError;
 use crate::crypto::HexError;
+use crate::logging::FREQUENT;
 use crate::model::mosaic::NameError;
 use crate::model::{Hash256, Height, MosaicId};
 use crate::peer::wire::ErrorBody;
@@ -106,7 +107,7 @@ impl From<Rejection> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         // The client cannot act on it, but the operator must see it.
-        log::error!("{error}");
+        log::error!(target: FREQUENT, "{error}");
         ApiError::internal("the node's store failed")
     }
 }

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::routes::{Route, get, post};
 use super::{ApiError, RequestContext, View};
 use crate::budget::cost;
-use crate::chain::harvest::{UnlockResult, UnlockedAccounts};
+use crate::chain::harvest::{KeyOrigin, UnlockResult, UnlockedAccounts};
 use crate::codec::wipe::Wiped;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
@@ -98,8 +98,9 @@ fn new_key(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 /// `POST /account/unlock`
 fn unlock(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (pair, _) = authorised_key(context)?;
+    let origin = if context.client.is_local { KeyOrigin::LocalClient } else { KeyOrigin::RemoteClient };
     let chain = context.node.chain;
-    match context.node.unlocked.unlock(pair, &chain)? {
+    match context.node.unlocked.unlock(pair, origin, &chain)? {
         UnlockResult::Success => Ok(()),
         rejection => Err(ApiError::argument(rejection.name())),
     }

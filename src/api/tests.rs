@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::api::{Api, ClockState, Command, EventFeed, Features, NodeContext, NodeStatus, Settings};
 use crate::budget::Budget;
-use crate::chain::harvest::{UnlockResult, UnlockedAccounts};
+use crate::chain::harvest::{KeyOrigin, UnlockResult, UnlockedAccounts};
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ReorgLog, apply};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey, Randomness, Signature};
 pub use crate::mempool::{Fate, Mempool};
@@ -460,7 +460,7 @@ impl TestNode {
     /// Unlocks the account of [`KEY`].
     pub fn unlock(&mut self, scene: &Scene) {
         scene.fund_address(address_of(&pair().public()));
-        let result = scene.with_view(|chain| self.unlocked.unlock(Box::new(pair()), chain));
+        let result = scene.with_view(|chain| self.unlocked.unlock(Box::new(pair()), KeyOrigin::LocalClient, chain));
         assert_eq!(result.unwrap(), UnlockResult::Success);
     }
 }

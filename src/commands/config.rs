@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use log::Level;
 
-use super::import::nemesis_of;
+use super::import::try_nemesis;
 use super::{CommandError, in_file, notes, print, shell_word, usage};
+use crate::clock::System;
 use crate::config::Settings;
 use crate::config::check::{self, File, FileKind, FileReport};
 use crate::config::properties::MAX_FILE_BYTES;
@@ -42,14 +43,14 @@ pub fn print_settings(command: &PrintSettings) -> Result<(), CommandError> {
 }
 
 /// Runs `nisd config check`. Fails if the node would not start with these files.
-pub fn check(command: &ConfigCommand, home: Option<&Path>) -> Result<(), CommandError> {
+pub fn check(command: &ConfigCommand, home: Option<&Path>, system: System) -> Result<(), CommandError> {
     let ConfigCommand::Check { files } = command;
     let mut contents = Vec::new();
     for path in files {
         let (content, mode) = files::read_with_mode(path, MAX_FILE_BYTES).map_err(in_file(path))?;
         contents.push(File { path: path.clone(), content, mode });
     }
-    let check_nemesis = |settings: &Settings| nemesis_of(settings).map(drop).map_err(|error| error.to_string());
+    let check_nemesis = |settings: &Settings| try_nemesis(settings, system).map_err(|error| error.to_string());
     let checked = check::check(&contents, home, &check_nemesis);
     let text: String = checked.iter().map(FileReport::to_string).collect::<Vec<_>>().join("\n");
     let count = |level| checked.iter().flat_map(|file| &file.findings).filter(|one| one.level == level).count();

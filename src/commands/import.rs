@@ -104,6 +104,35 @@ pub fn nemesis_of(settings: &Settings) -> Result<Vec<u8>, CommandError> {
     Ok(nemesis)
 }
 
+/// Fails if a node does not start with the nemesis block of the settings. Unless a chain has begun with it, it is
+/// executed in a scratch store, as a node does in its own.
+pub fn try_nemesis(settings: &Settings, system: System) -> Result<(), CommandError> {
+    let (nemesis, options) = (nemesis_of(settings)?, store_options(settings));
+    let existing = Store::open_existing(&settings.data, AccessMode::Shared, options);
+    let is_begun = match existing.and_then(|(store, _)| store::tip(&store.snapshot()?)) {
+        Ok(tip) => tip.is_some(),
+        Err(_) => store::exists(&settings.data),
+    };
+    if is_begun {
+        return Ok(());
+    }
+    let parent = std::env::temp_dir();
+    let folder = WorkFolder::for_check(&parent).map_err(in_file(&parent))?;
+    let scratch = Store::scratch(folder.path(), options)?;
+    let mut importer = BlockImporter::new(&scratch, &settings.network, nemesis, Vec::new(), ImportOptions::DEFAULT)?;
+    begin_chain(&mut importer, settings, system)
+}
+
+/// Imports the nemesis block into a store that has no block.
+pub fn begin_chain(importer: &mut BlockImporter<'_>, settings: &Settings, system: System) -> Result<(), CommandError> {
+    let now = system.network_time(&NetworkClock::new(settings.node.clock, (system.millis)()));
+    while importer.height() < Height::NEMESIS
+        && importer.step(now).map_err(CommandError::Import)? != ImportProgress::Done
+    {}
+    importer.commit()?;
+    Ok(())
+}
+
 /// `nisd check`.
 pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let (store, mut network) = open_existing(&command.store, settings, AccessMode::Shared, stop)?;

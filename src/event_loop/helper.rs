@@ -168,6 +168,13 @@ impl Helper {
     }
 }
 
+impl Drop for Helper {
+    /// Ends the process, also one that was stopped.
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
 fn write_message(socket: &mut impl Write, message: &[u8]) -> io::Result<()> {
     let length = u32::try_from(message.len()).map_err(|_| ErrorKind::InvalidInput)?;
     socket.write_all(&[&length.to_le_bytes(), message].concat())
@@ -185,6 +192,9 @@ pub fn run_if_helper<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) ->
 }
 
 fn serve(job: &Job) -> io::Result<()> {
+    // The helper ends with a node that is killed, also while it is stopped; elsewhere when it reads again.
+    #[cfg(any(target_os = "linux", target_os = "freebsd"))]
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     // Signals are for the node: it stops after its last writes, and the helper stops with it.
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {

@@ -23,16 +23,15 @@ use self::process::SystemdNotifier;
 use self::reader::Readers;
 use self::resolver::Resolvers;
 use self::settings::{ActiveSettings, Addresses, SettingsReader};
-use crate::chain::{BlockImporter, ImportOptions, ImportProgress};
-use crate::clock::{NetworkClock, System};
+use crate::chain::{BlockImporter, ImportOptions};
+use crate::clock::System;
 use crate::commands::devnet::Devnet;
-use crate::commands::import::{nemesis_of, show, style};
+use crate::commands::import::{begin_chain, nemesis_of, show, style};
 use crate::commands::reindex::{Rebuild, open_current};
 use crate::commands::{CommandError, Run, Stop, random_bytes};
-use crate::config::{LocalAccess, Settings};
+use crate::config::Settings;
 use crate::files::{self, Access};
 use crate::local_cookie::{CookieFile, FILE, LocalCookie};
-use crate::model::Height;
 use crate::net::Reactor;
 use crate::net::service::Service;
 use crate::node::{BlockProgress, Import, MAX_SAVED_BYTES, Node, Start};
@@ -163,11 +162,7 @@ fn run_node<'s>(
 ) -> Result<End, CommandError> {
     store.durability().time_commits(process::uptime);
     // A store without the nemesis block gets it before any client is answered.
-    let time = context.system.network_time(&NetworkClock::new(settings.node.clock, (context.system.millis)()));
-    while importer.height() < Height::NEMESIS
-        && importer.step(time).map_err(CommandError::Import)? != ImportProgress::Done
-    {}
-    importer.commit()?;
+    begin_chain(&mut importer, settings, context.system)?;
     // The readers open the store in the data folder, and a new one is built beside that.
     let reads_ahead = settings.node.readers > 0 && importer.rebuild_target().is_none();
     let now = reactor.server.time;
@@ -342,12 +337,6 @@ fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Resul
 /// Writes the file with the secret of local requests; it is removed at the end of the program. Without it the node runs
 /// on, since nobody needs local access for that.
 fn write_cookie(settings: &Settings, cookie: &LocalCookie) -> Option<CookieFile> {
-    if settings.http.local_access == LocalAccess::Address {
-        log::warn!(
-            "nisd.localAccess = address: the address of a client gives it local access, as in NIS1. Every client of a \
-             proxy on this machine has it, unless the proxy names its clients (nisd help operating)"
-        );
-    }
     let folder = settings.data.display();
     match CookieFile::write(&settings.data, cookie) {
         Ok(file) => {

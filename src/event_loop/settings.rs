@@ -23,14 +23,8 @@ pub struct Addresses {
 /// Opens the ports.
 pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), CommandError> {
     let (max_connections, fetches) = process::raise_descriptor_limit();
-    let wanted = settings.http.connections;
-    let connections = wanted.min(max_connections);
-    if connections < wanted {
-        log::warn!(
-            "the system allows {connections} connections instead of nisd.maxConnections = {wanted}; raise the limit on \
-             open files (ulimit -n)"
-        );
-    }
+    warn_of(settings, max_connections);
+    let connections = settings.http.connections.min(max_connections);
     let defaults = FetchLimits::default();
     let fetch_limits = FetchLimits { connections: defaults.connections.min(fetches), ..defaults };
     let reactor = Reactor::new(net_limits(settings, connections), fetch_limits);
@@ -46,6 +40,23 @@ pub fn open(settings: &Settings) -> Result<(Reactor, Addresses), CommandError> {
         websocket: listen(&mut reactor, node::WEBSOCKET, websocket)?,
     };
     Ok((reactor, addresses))
+}
+
+/// Warns of settings that the system does not allow, or that give rights to more clients than one may think.
+fn warn_of(settings: &Settings, max_connections: usize) {
+    let wanted = settings.http.connections;
+    if max_connections < wanted {
+        log::warn!(
+            "the system allows {max_connections} connections instead of nisd.maxConnections = {wanted}; raise the \
+             limit on open files (ulimit -n)"
+        );
+    }
+    if settings.http.local_access == LocalAccess::Address {
+        log::warn!(
+            "nisd.localAccess = address: the address of a client gives it local access, as in NIS1. Every client of a \
+             proxy on this machine has it, unless the proxy names its clients (nisd help operating)"
+        );
+    }
 }
 
 fn net_limits(settings: &Settings, connections: usize) -> net::Limits {
@@ -183,7 +194,9 @@ impl<'a> ActiveSettings<'a> {
         self.look_up_at = Duration::ZERO;
         self.look_up_local(reactor.server.time.monotonic);
         log::set_max_level(self.settings.node.log_level);
-        let connections = self.settings.http.connections.min(process::raise_descriptor_limit().0);
+        let max_connections = process::raise_descriptor_limit().0;
+        warn_of(&self.settings, max_connections);
+        let connections = self.settings.http.connections.min(max_connections);
         reactor.set_limits(net_limits(&self.settings, connections));
         Some(self.compare_lists(listed))
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
+use crate::chain::harvest::{HarvestProgress, HarvestRound, Harvested, KeyOrigin, UnlockResult, UnlockedAccounts};
 use crate::chain::{ChainSnapshot, ChainUpdate};
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey};
@@ -56,7 +56,7 @@ impl<'s> Harvester<'s> {
         for key in first.into_iter().chain(&settings.peers.harvester_keys) {
             let pair = Box::new(KeyPair::new(key));
             let address = Address::from_public_key(&pair.public(), confirmed.network.byte);
-            match self.unlocked.unlock_configured(pair, confirmed)? {
+            match self.unlocked.unlock(pair, KeyOrigin::Configured, confirmed)? {
                 UnlockResult::Success => log::info!("{address} harvests"),
                 other => log::warn!("{address} does not harvest yet: {}", other.name()),
             }

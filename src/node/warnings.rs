@@ -47,6 +47,10 @@ impl Node<'_> {
             );
             self.harvester.postpone(self.clock_monitor.distrusted_until);
             self.block_processor.drop_harvested();
+            if let Some(peers) = &mut self.peers {
+                peers.time_sync.clock_jumped(jump);
+            }
+            self.mempool.clock_jumped(jump);
         }
         let ahead = self.seconds_ahead(self.now(now));
         if ahead > MAX_AHEAD && now.monotonic >= self.warn_at.ahead {
@@ -57,6 +61,8 @@ impl Node<'_> {
             );
         }
         let difference = self.peers.as_ref().and_then(|peers| peers.time_sync.clock_difference());
+        // A jump is accepted once the clock has been steady for a while, unless it has led away from the peers' clocks.
+        self.mempool.is_clock_disputed &= now.monotonic < self.clock_monitor.distrusted_until || difference.is_some();
         if let Some(millis) = difference.filter(|_| follows_system_clock && now.monotonic >= self.warn_at.offset) {
             self.warn_at.offset = now.monotonic + CLOCK_WARNING_INTERVAL;
             let seconds = millis as f64 / 1000.0;

@@ -279,10 +279,10 @@ impl PeerEntry {
         self.state.has_failed().then_some(self.retry_at)
     }
 
-    /// Returns the time of the next probe independent of selection; `None` if it was never tried.
+    /// Returns the time of the next probe independent of selection; `None` if it is not listed and was never tried.
     fn next_recheck(&self) -> Option<Duration> {
         match self.state {
-            State::Untried => None,
+            State::Untried => self.is_listed.then_some(Duration::ZERO),
             State::Active => self.introduced_at.map(|last| last + RECHECK_INTERVAL),
             State::Busy | State::Inactive | State::Failure => Some(self.retry_at),
         }

@@ -123,6 +123,11 @@ impl TimeSync {
         self.clock_difference.filter(|difference| difference.unsigned_abs() > CLOCK_TOLERANCE)
     }
 
+    /// Follows a jump of the system's clock by `millis`, which the peers' clocks have not made.
+    pub fn clock_jumped(&mut self, millis: i64) {
+        self.clock_difference = self.clock_difference.map(|difference| difference.saturating_sub(millis));
+    }
+
     /// Ends a round with its answers. `listed` is the number of listed peers without this node, `accounts` the
     /// number of accounts in the last importance calculation.
     ///
@@ -364,6 +369,19 @@ mod tests {
         // Without answers it stays.
         assert_eq!(time.of(&[], 100), None);
         assert_eq!(time.clock_difference(), Some(moved - far));
+        // A clock that is set right no longer differs.
+        time.clock_jumped(-far);
+        assert_eq!(time.clock_difference(), None);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_away_from_the_peers_differs_at_once() {
+        let mut time = TimeSync::default();
+        time.clock_jumped(60_000);
+        assert_eq!(time.clock_difference(), None, "without peers nothing is known");
+        let _ = time.of(&[sample(0), sample(0)], 100);
+        time.clock_jumped(60_000);
+        assert_eq!(time.clock_difference(), Some(-60_000));
     }
 
     #[test]

@@ -672,6 +672,21 @@ fn a_check_finds_a_flipped_bit_in_every_table() {
 }
 
 #[test]
+fn requests_for_a_damaged_row_do_not_fill_the_log() {
+    let (place, tiny) = (DataFolder::new(), ChainFiles::of("tiny"));
+    import_all(&place, &[]).expect_success();
+    let (name, _) = rows(&place, Table::Namespaces).swap_remove(0);
+    place.change(|batch| batch.put_unjournaled(Table::Namespaces, &name, &[1]).expect("room"));
+    let node = Node::start(args!["--config", tiny.config, "--data", place.path()]);
+    let (mut client, name) = (Client::connect(node.http), String::from_utf8(name).expect("a name"));
+    for _ in 0..30 {
+        assert_eq!(client.get(&format!("/namespace?namespace={name}")).status, 500);
+    }
+    let written = node.process.log().lines().filter(|line| line.contains(" ERROR ")).count();
+    assert!((1..=12).contains(&written), "{}", node.process.log());
+}
+
+#[test]
 fn a_check_finds_flipped_bits_missing_and_surplus_rows_in_compacted_hashes() {
     let place = with_hash_epochs(2);
     const TABLES: [Table; 2] = [Table::Hashes, Table::HashRuns];

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, Process, args, new_network, nisd, run, wait_for};
 use crate::common::http::{Client, get};
-use crate::common::private_network::{Genesis, private_key};
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, private_key};
 use crate::common::{folder_of_a_service, skip};
+use nisd::model::{Amount, Timestamp};
 use tempfile::TempDir;
 
 /// Maximum wait.
@@ -190,6 +191,25 @@ fn a_file_without_settings_starts_no_node_and_changes_no_running_one() {
 }
 
 #[test]
+fn a_check_rejects_a_nemesis_block_that_a_node_cannot_execute() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let to = |number, amount| (address(&key_pair(number)), Amount::whole(amount));
+    let start = Timestamp(1_000);
+    let config = Genesis::new(start, &[to(1, TOTAL), to(2, 1)]).write(folder.path(), &[]);
+    let why = "the block at height 1 is rejected: its transaction 1";
+    // A node that has failed leaves a store without a block.
+    for _ in 0..2 {
+        let checked = run(args!["config", "check", &config]).expect_failure(2, &["does not start"]).text();
+        let said = checked.lines().find(|line| line.contains("WRONG")).unwrap_or_default().to_owned();
+        let refused = run(args!["run", "--config", &config]).expect_failure(1, &[]);
+        assert!(said.contains(why) && refused.stderr.contains(why), "{checked}{}", refused.stderr);
+    }
+    fs::remove_dir_all(folder.path().join("store")).expect("the store");
+    Genesis::new(start, &[to(1, TOTAL - 1), to(2, 1)]).write(folder.path(), &[]);
+    run(args!["config", "check", &config]).expect_success();
+}
+
+#[test]
 fn a_reloaded_setting_applies_to_the_next_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);
@@ -198,6 +218,57 @@ fn a_reloaded_setting_applies_to_the_next_request() {
     installation.configure(&[("nisd.localAccess", "address")]);
     node.process.signal("HUP");
     wait_for("local access", || (status() == 200).then_some(()));
+}
+
+#[test]
+fn a_reload_warns_of_settings_as_a_start_does() {
+    let installation = Installation::new();
+    let node = installation.start(&[]);
+    let warnings =
+        ["connections instead of nisd.maxConnections = 1000000", "nisd.localAccess = address: the address of"];
+    let are_there = |log: String| warnings.iter().all(|warning| log.contains(warning)).then_some(());
+    assert!(are_there(node.process.log()).is_none());
+    installation.configure(&[("nisd.localAccess", "address"), ("nisd.maxConnections", "1000000")]);
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -Hn | grep -qE '^[0-9]{1,6}$'"]);
+    if !limited.status().expect("a shell").success() {
+        return skip("this system allows a process any number of open files");
+    }
+    node.process.signal("HUP");
+    wait_for("the warnings", || are_there(node.process.log()));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn no_helper_process_outlives_its_node_even_one_that_is_stopped() {
+    let state = |process: &u32| fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let signal = |process: u32, name: &str| {
+        let status = Command::new("kill").args(["-s", name, &process.to_string()]).status();
+        assert!(status.expect("kill").success());
+    };
+    for end in ["TERM", "KILL"] {
+        let installation = Installation::new();
+        // So that its children can be inspected.
+        let node = installation.start(&[("NISD_CORE_DUMPS", "1")]);
+        let parent = node.process.id();
+        let helpers = wait_for("a helper", || {
+            let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).expect("the children");
+            let is_helper = |child: &u32| {
+                let arguments = fs::read_to_string(format!("/proc/{child}/cmdline"));
+                arguments.is_ok_and(|arguments| arguments.contains("helper-"))
+            };
+            let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+            Some(children.filter(is_helper).collect::<Vec<u32>>()).filter(|helpers| !helpers.is_empty())
+        });
+        // Until they wait for requests.
+        thread::sleep(Duration::from_millis(500));
+        for helper in &helpers {
+            signal(*helper, "STOP");
+        }
+        node.process.signal(end);
+        let has_ended = |process: &u32| state(process).is_empty() || state(process).contains(") Z ");
+        wait_for("the end of the helpers", || helpers.iter().all(has_ended).then_some(()));
+    }
 }
 
 /// Maximum exposure that `systemd-analyze security` may report, in tenths; an unprotected unit has 96.

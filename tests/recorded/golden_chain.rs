@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::common::recorded_chain::{import_list, tip_of};
 use crate::common::remote_node::process_branch;
-use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, UnlockResult, UnlockedAccounts};
+use nisd::chain::harvest::{HarvestProgress, HarvestRound, Harvested, KeyOrigin, UnlockResult, UnlockedAccounts};
 use nisd::chain::{ChainSnapshot, Verified, pushed_branch};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
@@ -152,7 +152,7 @@ fn make_golden_block(golden: &Golden, expected: &Value, store: &Store) {
     let roles = if signer == "remote" { vec![signer, "alice"] } else { vec![signer] };
     let mut unlocked = UnlockedAccounts::new(4);
     for role in &roles {
-        let result = unlocked.unlock(golden.key(role), &chain).unwrap();
+        let result = unlocked.unlock(golden.key(role), KeyOrigin::LocalClient, &chain).unwrap();
         assert_eq!(result, UnlockResult::Success, "{role}");
     }
     let names = expected["transactions"].as_array().unwrap().iter().map(|name| name.as_str().unwrap());

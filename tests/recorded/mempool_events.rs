@@ -8,7 +8,7 @@ use crate::common::recorded_chain::{Chain, tip_of};
 use crate::common::remote_node::{LocalNode, bytes_of, process_branch, push};
 use nisd::budget::Budget;
 use nisd::chain::ChainSnapshot;
-use nisd::chain::harvest::{HarvestProgress, HarvestRound, UnlockResult, UnlockedAccounts};
+use nisd::chain::harvest::{HarvestProgress, HarvestRound, KeyOrigin, UnlockResult, UnlockedAccounts};
 use nisd::chain::{Verified, pushed_branch};
 use nisd::codec::{Context, SigningForm};
 use nisd::crypto::{KeyPair, PrivateKey, Signature};
@@ -98,7 +98,7 @@ impl Node<'_> {
         let snapshot = self.store.snapshot().unwrap();
         let chain = ChainSnapshot { snapshot: &snapshot, network, height, now: block.timestamp };
         let mut unlocked = UnlockedAccounts::new(1);
-        let result = unlocked.unlock(Box::new(KeyPair::new(private)), &chain).unwrap();
+        let result = unlocked.unlock(Box::new(KeyPair::new(private)), KeyOrigin::LocalClient, &chain).unwrap();
         assert_eq!(result, UnlockResult::Success);
         let mut round = HarvestRound::begin(&mut unlocked, &chain).unwrap()?;
         loop {

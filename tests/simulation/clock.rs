@@ -7,7 +7,7 @@ use crate::common::node_network::announcement;
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, private_key, transfer};
 use crate::common::recorded_chain::import_list;
 use crate::common::simulated_node::SimulatedNode;
-use nisd::model::{Amount, Timestamp};
+use nisd::model::{Amount, Hash256, Timestamp};
 use nisd::store::{ChainIdentity, Options, Store};
 use serde_json::{Value, json};
 
@@ -68,12 +68,43 @@ fn a_clock_a_day_ahead_for_a_minute_does_not_stop_the_chain() {
 }
 
 #[test]
+fn a_waiting_transaction_outlasts_a_clock_a_day_ahead_for_a_minute() {
+    with_node(|node| {
+        node.run_for(20 * SECOND);
+        let hash = announce(node, 1);
+        let status = |node: &mut _| ask(node, &format!("/transaction/status?hash={hash}"))["status"].clone();
+        node.shift_clock(DAY);
+        node.run_for(60 * SECOND);
+        assert_eq!(status(node), "unconfirmed");
+        node.shift_clock(-DAY);
+        let before = height(node);
+        node.run_for(120 * SECOND);
+        assert!(height(node) > before);
+        // No block contains a transaction of its own harvester.
+        assert_eq!(status(node), "unconfirmed");
+    });
+}
+
+#[test]
+fn a_clock_that_stays_a_day_ahead_ends_what_waits_after_a_while() {
+    with_node(|node| {
+        node.run_for(20 * SECOND);
+        let hash = announce(node, 1);
+        node.shift_clock(DAY);
+        node.run_for(100 * SECOND);
+        assert_eq!(ask(node, &format!("/transaction/status?hash={hash}"))["status"], "expired");
+    });
+}
+
+#[test]
 fn a_harvest_in_progress_is_dropped_when_the_clock_jumps() {
     for turns in 1..8 {
         with_node(|node| {
             node.run_for(20 * SECOND);
             // So many that making a block takes more than one tick.
-            (1..=40).for_each(|amount| announce(node, amount));
+            for amount in 1..=40 {
+                announce(node, amount);
+            }
             for _ in 0..turns {
                 node.set_running(node.wake_at().expect("the next tick"));
                 node.tick(Duration::ZERO);
@@ -86,11 +117,13 @@ fn a_harvest_in_progress_is_dropped_when_the_clock_jumps() {
     }
 }
 
-fn announce(node: &mut SimulatedNode<'_>, amount: u64) {
+/// Announces a transfer, and returns its hash.
+fn announce(node: &mut SimulatedNode<'_>, amount: u64) -> Hash256 {
     let time = Timestamp(node.time().0 - 5);
     let transaction = transfer(&key_pair(1), address(&key_pair(2)), Amount::whole(amount), Amount::whole(1), time);
     let answer = node.post("/transaction/announce", &announcement(&transaction));
     assert!(String::from_utf8_lossy(&answer.body).contains("SUCCESS"));
+    transaction.hash()
 }
 
 #[test]

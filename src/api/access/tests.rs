@@ -5,7 +5,7 @@ use crate::ip::LocalAddresses;
 use crate::api::routes::{Access, Method};
 use crate::api::tests::*;
 use crate::api::{Api, NodeStatus, ROUTES, Settings};
-use crate::crypto::{PublicKey, Signature, verify};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey, Signature, verify};
 use crate::local_cookie::{LocalCookie, SECRET_BYTES};
 use crate::model::transaction::{LinkMode, wire_version};
 use crate::model::{Amount, Height, NetworkByte, Transaction};
@@ -271,6 +271,28 @@ fn a_private_key_is_accepted_only_from_authorised_clients() {
             None => assert_eq!((reply.status, reply.body.len()), (200, 0)),
         }
     }
+}
+
+#[test]
+fn a_remote_client_unlocks_linked_accounts_and_gives_way_to_a_local_one() {
+    let (mut api, mut node) = (Api::new(settings()), TestNode::default());
+    let (own, second) = (address_of(&pair().public()), KeyPair::new(&PrivateKey::from_seed(&[1; 32])));
+    let mut unlock = |(scene, height): &(Scene, Height), key: &str, from| {
+        let body = format!("{{\"value\":\"{key}\"}}");
+        let sent = TestRequest::new("POST /account/unlock").json(&body).from(from);
+        let reply = sent.at_height(&mut api, scene, &mut node, *height);
+        let result = if reply.status == 200 { "SUCCESS".to_owned() } else { failure_in(&reply).1 };
+        (result, node.unlocked.contains(&own))
+    };
+    let (local, remote) = ([127, 0, 0, 1], [10, 0, 0, 1]);
+    let ended = with_remote();
+    ended.0.put_link(own, LinkRole::Remote, LinkMode::Deactivate, 1);
+    assert_eq!(unlock(&ended, KEY, remote), ("FAILURE_HARVESTING_INELIGIBLE".to_owned(), false));
+    let linked = with_remote();
+    linked.0.fund_address(address_of(&second.public()));
+    assert_eq!(unlock(&linked, KEY, remote), ("SUCCESS".to_owned(), true));
+    assert_eq!(unlock(&linked, &"01".repeat(32), local), ("SUCCESS".to_owned(), false));
+    assert_eq!(unlock(&linked, KEY, remote), ("FAILURE_SERVER_LIMIT".to_owned(), false));
 }
 
 #[test]

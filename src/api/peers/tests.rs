@@ -11,7 +11,7 @@ use crate::codec::Format;
 use crate::crypto::{KeyPair, PrivateKey, Signature};
 use crate::ip::Scope;
 use crate::model::network::ChainParameters;
-use crate::model::{Network, Transaction};
+use crate::model::{Network, Timestamp, Transaction};
 use crate::net::http::Response;
 use crate::net::service::{ConnectionId, ListenerId, Progress};
 use crate::peer::io::{Action, Now};
@@ -149,6 +149,21 @@ fn a_pushed_transaction_list_is_processed_step_by_step_in_both_formats() {
         let mut node = TestNode::default();
         assert_eq!(push(&format.to_bytes(&List(pushes(0))), format, &mut node).0.status, 200);
     }
+}
+
+#[test]
+fn nobody_is_blamed_for_a_transaction_that_is_past_its_deadline_by_our_clock() {
+    let mut peers = peers(vec![ListedPeer::Node(known_peer())]);
+    let (pusher, ip) = (address_of(&keys().public()), [127, 0, 0, 1].into());
+    peers.table.record_introduction(pusher, ip, known_peer(), NOW.monotonic).expect("space");
+    let mut node = TestNode { peers: Some(peers), ..TestNode::default() };
+    let late = sign(Transaction { deadline: Timestamp(NOW.network.0 - 1), ..acceptable(100) });
+    // The first one shows that the peer is there.
+    let pushed = List([acceptable(0), late].map(|one| SecureEntity::sign(one, &keys(), None)).to_vec());
+    assert_eq!(push(&Format::Json.to_bytes(&pushed), Format::Json, &mut node).0.status, 200);
+    assert_eq!(node.mempool.len(), 1);
+    let experience = node.peers.expect("peers").experience(&pusher);
+    assert_eq!((experience.successes, experience.failures), (1, 0));
 }
 
 #[test]

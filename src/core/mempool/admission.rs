@@ -35,9 +35,9 @@ impl Mempool {
         // All others are remembered as neutral already.
         match &outcome {
             // It is tried again when its time has come, or our clock is set.
-            Err(Rejection::Result(ValidationResult::FailureTimestampTooFarInFuture)) => {
-                self.recent_results.forget(&hash)
-            }
+            Err(Rejection::Result(
+                ValidationResult::FailureTimestampTooFarInFuture | ValidationResult::FailurePastDeadline,
+            )) => self.recent_results.forget(&hash),
             Err(Rejection::Result(result)) => self.recent_results.set_result(&hash, *result),
             _ => {}
         }

@@ -94,6 +94,23 @@ impl Fates {
         self.since.get_or_insert(now);
     }
 
+    /// Follows a jump of the clock by so many seconds: what was remembered becomes neither older nor younger.
+    pub fn clock_jumped(&mut self, seconds: i64) {
+        let shifted = |at: Timestamp| {
+            let shifted = i64::from(at.0).saturating_add(seconds);
+            Timestamp(i32::try_from(shifted.max(0)).unwrap_or(i32::MAX))
+        };
+        self.since = self.since.map(shifted);
+        for records in [&mut self.accepted, &mut self.rejected] {
+            for record in records.by_hash.values_mut() {
+                record.at = shifted(record.at);
+            }
+            for (at, _) in &mut records.order {
+                *at = shifted(*at);
+            }
+        }
+    }
+
     /// Returns the fate of the transaction with a hash, outer or nested, if it is known. The caller looks into the chain and
     /// the mempool first.
     pub fn get(&self, hash: &Hash256, now: Timestamp) -> Option<FateRecord> {
@@ -150,6 +167,23 @@ mod tests {
         // The next fate of the same list removes it.
         fates.drop(&hashes(3), Fate::Evicted, Timestamp(later + 1));
         assert_eq!(fates.count(), 3);
+    }
+
+    #[test]
+    fn a_jump_of_the_clock_changes_no_age() {
+        const DAY: i32 = REMEMBERED_SECONDS;
+        for jump in [2 * DAY, -DAY] {
+            let mut fates = Fates::default();
+            fates.tick(Timestamp(5 * DAY));
+            fates.drop(&hashes(1), Fate::Expired, Timestamp(5 * DAY + 10));
+            fates.clock_jumped(jump.into());
+            let now = Timestamp(5 * DAY + 20 + jump);
+            assert_eq!(fates.remembered_since(now), Timestamp(5 * DAY + jump));
+            fates.drop(&hashes(2), Fate::Expired, now);
+            assert_eq!([1, 2].map(|number| fate(&fates, number, now.0)), [Some(Fate::Expired); 2]);
+            fates.clock_jumped((-jump).into());
+            assert_eq!([1, 2].map(|number| fate(&fates, number, 6 * DAY + 15)), [None, Some(Fate::Expired)]);
+        }
     }
 
     #[test]

@@ -133,6 +133,8 @@ pub struct Mempool {
     rebuild: Option<Rebuild>,
     /// Time since the start at the last tick. How long results are remembered is measured by it.
     uptime: Duration,
+    /// Whether the clock has jumped, and may be wrong: what was accepted keeps its place whatever the time.
+    pub is_clock_disputed: bool,
     /// When to remove expired transactions, as time since the start.
     pub next_expiry: Duration,
     verifier: Verifier,

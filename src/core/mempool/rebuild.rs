@@ -40,14 +40,22 @@ impl Mempool {
         self.added_blocks.is_some() || self.is_rebuilding()
     }
 
-    /// Removes expired transactions once a second; `uptime` is the time since the start.
+    /// Removes expired transactions once a second, unless the clock is disputed; `uptime` is the time since the start.
     pub fn tick(&mut self, now: Timestamp, uptime: Duration) {
         self.uptime = uptime;
         self.fates.tick(now);
         if uptime >= self.next_expiry {
             self.next_expiry = uptime + EXPIRY_INTERVAL;
-            self.drop_expired(now);
+            if !self.is_clock_disputed {
+                self.drop_expired(now);
+            }
         }
+    }
+
+    /// Follows a jump of the clock by `millis`, which is disputed from then on.
+    pub fn clock_jumped(&mut self, millis: i64) {
+        self.is_clock_disputed = true;
+        self.fates.clock_jumped(millis / 1000);
     }
 
     /// Brings the mempool up to date with the chain, within the budget.
@@ -138,20 +146,25 @@ impl Mempool {
     pub fn step_rebuild(&mut self, confirmed: &ChainSnapshot<'_>, budget: &mut Budget) -> Result<()> {
         budget.charge(UNITS_PER_TRANSACTION);
         let Some(rebuild) = &mut self.rebuild else { return Ok(()) };
+        let is_clock_disputed = self.is_clock_disputed;
+        let when = |root: &MempoolEntry| {
+            let now = if is_clock_disputed { valid_time(&root.transaction, confirmed.now) } else { confirmed.now };
+            ChainSnapshot { now, ..*confirmed }
+        };
         // A transaction of a replaced block comes with the height of the last common block.
         let (root, replaced_above);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
             (root, replaced_above) = (rebuild.content.drop_strangers(known, confirmed)?, None);
             // Its signatures were checked when it arrived, and it is not published again.
-            rebuild.content.insert(root.clone(), confirmed)
+            rebuild.content.insert(root.clone(), &when(&root))
         } else if let Some((transaction, common)) = rebuild.returned.pop_front() {
             self.last_id += 1;
             let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
             let entry = rebuild.content.drop_strangers(entry, confirmed)?;
             (root, replaced_above) = (MempoolEntry { id: self.last_id, ..entry }, Some(common));
             let good = check_signatures(&root, confirmed, &mut self.verifier);
-            let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), confirmed));
+            let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), &when(&root)));
             if let Ok(accepted) = &outcome {
                 self.newly_accepted.extend(accepted.clone());
                 // If the rebuild restarts, it is taken over without being published again.
@@ -193,4 +206,9 @@ impl Mempool {
         }
         Ok(())
     }
+}
+
+/// Returns the time nearest to `now` at which neither time stamp nor deadline invalidates a transaction.
+fn valid_time(transaction: &Transaction, now: Timestamp) -> Timestamp {
+    transaction.self_and_children().fold(now, |now, one| now.max(one.timestamp)).min(transaction.last_valid())
 }

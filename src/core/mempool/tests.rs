@@ -360,6 +360,46 @@ fn only_the_cosignatures_that_count_are_verified() {
 }
 
 #[test]
+fn a_transaction_that_a_fast_clock_has_rejected_is_accepted_once_the_clock_is_right() {
+    let mut scene = Scene::new();
+    let (payment, now) = (payment(1, 1), NOW);
+    let snapshot = scene.store.snapshot().unwrap();
+    let mut announce = |now| {
+        let confirmed = ChainSnapshot { snapshot: &snapshot, network: &scene.network, height: Height(1000), now };
+        scene.pool.announce(payment.clone(), &confirmed).map(drop)
+    };
+    let late = announce(Timestamp(now.0 + 90_000));
+    assert!(is_rejected_with(ValidationResult::FailurePastDeadline, &late));
+    assert!(announce(now).is_ok());
+}
+
+#[test]
+fn accepted_transactions_outlast_a_clock_that_is_wrong_for_a_while() {
+    for jump in [90_000, -90_000] {
+        let mut scene = Scene::new();
+        let begun = multisig();
+        assert!(scene.announce(&payment(1, 1)).is_ok() && scene.announce(&begun).is_ok());
+        assert!(scene.announce(&cosignature(2, &begun)).is_ok());
+        scene.pool.clock_jumped(i64::from(jump) * 1000);
+        let snapshot = scene.store.snapshot().unwrap();
+        let (network, now) = (&scene.network, Timestamp(NOW.0 + jump));
+        let confirmed = ChainSnapshot { snapshot: &snapshot, network, height: Height(1000), now };
+        let pass = |pool: &mut Mempool, seconds| {
+            pool.tick(now, Duration::from_secs(seconds));
+            pool.chain_changed(Height(1000), BTreeSet::new(), vec![payment(1, 2)]);
+            pool.work(&confirmed, &mut Budget::new(u32::MAX)).unwrap();
+        };
+        pass(&mut scene.pool, 10);
+        assert_eq!(scene.pool.len(), 3, "also one that a reorg returns");
+        assert_eq!(scene.pool.by_hash(&begun.hash()).unwrap().transaction.cosignatures().len(), 1);
+        // The time is right after all.
+        scene.pool.is_clock_disputed = false;
+        pass(&mut scene.pool, 20);
+        assert!(scene.pool.is_empty());
+    }
+}
+
+#[test]
 fn a_transaction_of_the_future_is_tried_again_and_a_clock_that_is_set_changes_no_memory() {
     let mut scene = Scene::new();
     let future = ValidationResult::FailureTimestampTooFarInFuture;

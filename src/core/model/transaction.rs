@@ -105,9 +105,14 @@ impl Transaction {
         std::iter::once(self).chain(self.children())
     }
 
+    /// Returns its deadline or that of a direct child, the earliest of them.
+    pub fn last_valid(&self) -> Timestamp {
+        self.self_and_children().map(|one| one.deadline).fold(self.deadline, Timestamp::min)
+    }
+
     /// Returns whether its deadline or that of a direct child has passed.
     pub fn is_expired(&self, now: Timestamp) -> bool {
-        self.self_and_children().any(|one| one.deadline < now)
+        self.last_valid() < now
     }
 
     /// Appends the accounts other than its signer that its body names; none for a multisig transaction or a cosignature.

@@ -29,7 +29,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use self::joining::{AddressReport, Joining};
-use self::probes::{MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, Refresh, UnidentifiedPeer};
+use self::probes::{
+    MAX_CONCURRENT_PROBES, MAX_GOSSIP_PROBES, MAX_PINGS, Probe, ProbeReason, Refresh, UnidentifiedPeer,
+};
 use self::queries::{HeightCheck, HeightQuery};
 use self::relay::{MAX_BUFFERED, MAX_SIGN_PROBES, RelayBuffer, max_buffered_bytes};
 use self::requests::{FanOut, RequestQueue};
@@ -271,9 +273,14 @@ impl Manager {
         manager
     }
 
-    /// Adds peers of the operator's list. Those without a key are contacted at once, which identifies them.
+    /// Adds peers of the operator's list. They are contacted at once, which identifies those without a key.
     pub fn add_listed_peers(&mut self, known: Vec<ListedPeer>) {
-        if let Phase::Running(schedule) = &mut self.phase
+        if let Some(refresh) = &mut self.refresh {
+            refresh.queue.extend(known.iter().map(|peer| match peer {
+                ListedPeer::Endpoint(endpoint) => Probe::new(endpoint, None, ProbeReason::Selected),
+                ListedPeer::Node(info) => Probe::of(info, ProbeReason::Selected),
+            }));
+        } else if let Phase::Running(schedule) = &mut self.phase
             && !known.is_empty()
         {
             schedule.run_now(Task::Refresh, self.now.monotonic);

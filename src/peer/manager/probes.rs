@@ -113,7 +113,7 @@ pub struct Refresh {
     /// Probed gossip: peer and endpoint; the known endpoint unless the peer may have moved, otherwise the reported one.
     /// Several reports may place a peer at different endpoints, and some may be false.
     pub(super) gossiped: BTreeSet<(Address, String, i32)>,
-    queue: VecDeque<Probe>,
+    pub(super) queue: VecDeque<Probe>,
 }
 
 /// Listed peer without a known key.

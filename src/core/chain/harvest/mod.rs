@@ -9,7 +9,7 @@ mod unlocked;
 
 use std::rc::Rc;
 
-pub use unlocked::{UnlockResult, UnlockedAccounts};
+pub use unlocked::{KeyOrigin, UnlockResult, UnlockedAccounts};
 
 use super::apply::apply_transaction;
 use super::block_execution::{harvesting_importance, validation_context};

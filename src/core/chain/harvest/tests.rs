@@ -117,8 +117,11 @@ impl Fixture {
 
     /// Links an account to a remote account, at a height.
     fn linked(self, owner: u8, remote: u8, height: u64) -> Fixture {
-        let link =
-            |role, other| RemoteLink { role, linked_address: other, height: Height(height), mode: LinkMode::Activate };
+        self.with_link(owner, remote, height, LinkMode::Activate)
+    }
+
+    fn with_link(self, owner: u8, remote: u8, height: u64, mode: LinkMode) -> Fixture {
+        let link = |role, other| RemoteLink { role, linked_address: other, height: Height(height), mode };
         let scene = self.with(owner, |account| account.push_link(link(LinkRole::Owner, address(remote))));
         scene.with(remote, |account| account.push_link(link(LinkRole::Remote, address(owner))))
     }
@@ -207,11 +210,15 @@ impl Fixture {
     }
 
     fn unlock(&self, unlocked: &mut UnlockedAccounts, name: u8) -> UnlockResult {
-        self.with_chain(|chain| unlocked.unlock(pair(name), chain)).unwrap()
+        self.unlock_as(KeyOrigin::LocalClient, unlocked, name)
     }
 
     fn configure(&self, unlocked: &mut UnlockedAccounts, name: u8) -> UnlockResult {
-        self.with_chain(|chain| unlocked.unlock_configured(pair(name), chain)).unwrap()
+        self.unlock_as(KeyOrigin::Configured, unlocked, name)
+    }
+
+    fn unlock_as(&self, origin: KeyOrigin, unlocked: &mut UnlockedAccounts, name: u8) -> UnlockResult {
+        self.with_chain(|chain| unlocked.unlock(pair(name), origin, chain)).unwrap()
     }
 
     fn begin(&self, unlocked: &mut UnlockedAccounts) -> Option<HarvestRound> {
@@ -478,6 +485,66 @@ fn the_unlocked_limit_is_exact_and_a_negative_one_is_unlimited() {
     let mut unlimited = UnlockedAccounts::new(-1);
     assert_eq!(scene.unlock(&mut unlimited, 1), UnlockResult::Success);
     assert_eq!(scene.unlock(&mut unlimited, 2), UnlockResult::Success);
+}
+
+#[test]
+fn at_the_limit_the_last_key_of_the_least_origin_gives_way_to_a_better_origin() {
+    use KeyOrigin::{Configured, LocalClient, RemoteClient};
+    let scene = (1..=7).fold(Fixture::new(), |scene, name| scene.with_vested(name, 10_000));
+    let mut unlocked = UnlockedAccounts::new(3);
+    let names =
+        |unlocked: &UnlockedAccounts| (1..=7).filter(|name| unlocked.contains(&address(*name))).collect::<Vec<u8>>();
+    for name in [3, 1, 2] {
+        assert_eq!(scene.unlock_as(RemoteClient, &mut unlocked, name), UnlockResult::Success);
+    }
+    assert_eq!(scene.unlock_as(RemoteClient, &mut unlocked, 4), UnlockResult::ServerLimit);
+    assert_eq!(scene.unlock_as(LocalClient, &mut unlocked, 9), UnlockResult::UnknownAccount);
+    assert_eq!(names(&unlocked), [1, 2, 3], "only a key that may harvest takes a place");
+    assert_eq!(scene.unlock_as(LocalClient, &mut unlocked, 4), UnlockResult::Success);
+    assert_eq!(names(&unlocked), [1, 3, 4]);
+    // A remote client cannot lower the origin of a key, and a local one raises it.
+    assert_eq!(scene.unlock_as(RemoteClient, &mut unlocked, 4), UnlockResult::Success);
+    assert_eq!(scene.unlock_as(LocalClient, &mut unlocked, 3), UnlockResult::Success);
+    assert_eq!(scene.unlock_as(LocalClient, &mut unlocked, 5), UnlockResult::Success);
+    assert_eq!(names(&unlocked), [3, 4, 5]);
+    assert_eq!(scene.unlock_as(LocalClient, &mut unlocked, 6), UnlockResult::ServerLimit);
+    for (name, left) in [(6, [3, 4, 6]), (7, [3, 6, 7]), (1, [1, 6, 7])] {
+        assert_eq!(scene.unlock_as(Configured, &mut unlocked, name), UnlockResult::Success);
+        assert_eq!(names(&unlocked), left);
+    }
+    assert_eq!(scene.unlock_as(Configured, &mut unlocked, 2), UnlockResult::ServerLimit);
+}
+
+#[test]
+fn a_configured_key_that_becomes_eligible_takes_the_place_of_a_key_of_a_remote_client() {
+    let scene = Fixture::new().with_vested(2, 10_000);
+    let mut unlocked = UnlockedAccounts::new(1);
+    assert_eq!(scene.configure(&mut unlocked, 1), UnlockResult::UnknownAccount);
+    assert_eq!(scene.unlock_as(KeyOrigin::RemoteClient, &mut unlocked, 2), UnlockResult::Success);
+    assert!(scene.begin(&mut unlocked).is_some());
+    assert!(unlocked.contains(&address(2)));
+    let scene = scene.with_vested(1, 10_000);
+    let version = unlocked.version;
+    assert!(scene.begin(&mut unlocked).is_some());
+    assert!(unlocked.contains(&address(1)) && !unlocked.contains(&address(2)));
+    assert_ne!(unlocked.version, version);
+}
+
+#[test]
+fn a_remote_account_harvests_until_its_link_has_ended() {
+    let limit = Fixture::new().network.chain.rewrite_limit;
+    let ended_at = |height| {
+        let scene = Fixture::new().with_vested(1, 10_000).linked(1, 2, 1);
+        scene.with_link(1, 2, height, LinkMode::Deactivate)
+    };
+    let at_limit = ended_at(LAST.next().0 - limit);
+    let mut unlocked = at_limit.unlocked(&[2]);
+    assert!(at_limit.begin(&mut unlocked).is_none(), "in the next block it may not harvest");
+    let scene = ended_at(LAST.0 - limit);
+    assert_eq!(scene.unlock(&mut unlocked, 2), UnlockResult::HarvestingIneligible);
+    assert_eq!(scene.configure(&mut unlocked, 2), UnlockResult::HarvestingIneligible);
+    let scene = scene.linked(1, 2, LAST.0);
+    assert!(scene.begin(&mut unlocked).is_some(), "a configured key is retried once it is linked again");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The accounts that harvest on this node.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -8,7 +9,7 @@ use crate::crypto::KeyPair;
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
 use crate::rules::may_not_harvest;
-use crate::state::{self, LinkRole};
+use crate::state::{self, LinkPhase, LinkRole, RemoteStatus};
 use crate::store::Result;
 
 /// Result of unlocking an account.
@@ -22,7 +23,7 @@ pub enum UnlockResult {
     HarvestingBlocked,
     /// The account occurs in no block.
     UnknownAccount,
-    /// The account for which it harvests has too little vested balance.
+    /// The account for which it harvests has too little vested balance, or its link has ended.
     HarvestingIneligible,
 }
 
@@ -39,12 +40,27 @@ impl UnlockResult {
     }
 }
 
-/// Checks whether an account, or the owner of a remote account, has enough vested balance to harvest at a height.
+/// Who gave the key of a harvesting account, the one with the least right to a place first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeyOrigin {
+    /// A client without local access.
+    RemoteClient,
+    /// A client with local access.
+    LocalClient,
+    /// The configuration. The key is retried after it had to stop.
+    Configured,
+}
+
+/// Checks whether an account, or the owner of a remote account, has enough vested balance to harvest at a height. A
+/// remote account whose link has ended can no longer harvest.
 fn check_eligibility(address: &Address, height: Height, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
     let state = chain.snapshot;
     let account = state::account(state, address)?;
     if !account.is_known() {
         return Ok(UnlockResult::UnknownAccount);
+    }
+    if account.remote_status(height, chain.network.chain.rewrite_limit) == RemoteStatus::Remote(LinkPhase::Inactive) {
+        return Ok(UnlockResult::HarvestingIneligible);
     }
     let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.linked_address);
     let harvesting = owner.map(|owner| state::account(state, &owner)).transpose()?.unwrap_or(account);
@@ -66,8 +82,9 @@ pub struct UnlockedAccounts {
 
 struct UnlockedKey {
     pair: Box<KeyPair>,
-    /// Whether the configuration names the key: it is then retried after it had to stop.
-    configured: bool,
+    origin: KeyOrigin,
+    /// Value of `version` when the account started to harvest.
+    since: u64,
 }
 
 impl UnlockedAccounts {
@@ -76,23 +93,14 @@ impl UnlockedAccounts {
         UnlockedAccounts { limit, keys: BTreeMap::new(), pending: Vec::new(), version: 0 }
     }
 
-    /// Starts harvesting with a key that a client unlocks.
-    pub fn unlock(&mut self, pair: Box<KeyPair>, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
+    /// Starts harvesting with a key. A configured one that may not harvest now starts as soon as it may.
+    pub fn unlock(&mut self, pair: Box<KeyPair>, origin: KeyOrigin, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
         let address = Address::from_public_key(&pair.public(), chain.network.byte);
-        let result = self.check_unlock(&address, &pair, chain)?;
-        if result == UnlockResult::Success && !self.contains(&address) {
-            self.insert(address, UnlockedKey { pair, configured: false });
-        }
-        Ok(result)
-    }
-
-    /// Starts harvesting with a configured key, now or as soon as it is eligible.
-    pub fn unlock_configured(&mut self, pair: Box<KeyPair>, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
-        let address = Address::from_public_key(&pair.public(), chain.network.byte);
-        let result = self.check_unlock(&address, &pair, chain);
+        let result = self.check_unlock(&address, &pair, origin, chain);
         match result {
-            Ok(UnlockResult::Success) => self.insert(address, UnlockedKey { pair, configured: true }),
-            _ => self.pending.push((address, pair)),
+            Ok(UnlockResult::Success) => self.insert(address, pair, origin),
+            _ if origin == KeyOrigin::Configured => self.pending.push((address, pair)),
+            _ => {}
         }
         result
     }
@@ -101,9 +109,9 @@ impl UnlockedAccounts {
     pub(super) fn retry(&mut self, chain: &ChainSnapshot<'_>) -> Result<()> {
         let mut index = 0;
         while let Some((address, pair)) = self.pending.get(index) {
-            if self.check_unlock(address, pair, chain)? == UnlockResult::Success {
+            if self.check_unlock(address, pair, KeyOrigin::Configured, chain)? == UnlockResult::Success {
                 let (address, pair) = self.pending.remove(index);
-                self.insert(address, UnlockedKey { pair, configured: true });
+                self.insert(address, pair, KeyOrigin::Configured);
             } else {
                 index += 1;
             }
@@ -111,13 +119,42 @@ impl UnlockedAccounts {
         Ok(())
     }
 
-    fn insert(&mut self, address: Address, key: UnlockedKey) {
-        self.version += u64::from(self.keys.insert(address, key).is_none());
+    /// Adds a key that may harvest. At the limit another one gives way to it.
+    fn insert(&mut self, address: Address, pair: Box<KeyPair>, origin: KeyOrigin) {
+        if let Some(key) = self.keys.get_mut(&address) {
+            key.origin = key.origin.max(origin);
+            return;
+        }
+        if self.is_full()
+            && let Some(evicted) = self.evictable_for(origin)
+        {
+            log::info!("{evicted} no longer harvests: {address} has a better right to its place");
+            self.keys.remove(&evicted);
+        }
+        self.version += 1;
+        self.keys.insert(address, UnlockedKey { pair, origin, since: self.version });
+    }
+
+    fn is_full(&self) -> bool {
+        i64::try_from(self.count()) == Ok(i64::from(self.limit))
+    }
+
+    /// Returns the account that gives way to a key of this origin: of the least origin, if that is a lesser one, the
+    /// account that started last, so that newcomers do not end what has harvested for long.
+    fn evictable_for(&self, origin: KeyOrigin) -> Option<Address> {
+        let (address, key) = self.keys.iter().min_by_key(|(_, key)| (key.origin, Reverse(key.since)))?;
+        (key.origin < origin).then_some(*address)
     }
 
     /// Checks limit, key and balance. An account that already harvests is not counted again.
-    fn check_unlock(&self, address: &Address, pair: &KeyPair, chain: &ChainSnapshot<'_>) -> Result<UnlockResult> {
-        if !self.contains(address) && i64::try_from(self.count()) == Ok(i64::from(self.limit)) {
+    fn check_unlock(
+        &self,
+        address: &Address,
+        pair: &KeyPair,
+        origin: KeyOrigin,
+        chain: &ChainSnapshot<'_>,
+    ) -> Result<UnlockResult> {
+        if !self.contains(address) && self.is_full() && self.evictable_for(origin).is_none() {
             return Ok(UnlockResult::ServerLimit);
         }
         if may_not_harvest(&pair.public()) {
@@ -142,7 +179,8 @@ impl UnlockedAccounts {
         }
         self.version += ended.len() as u64;
         let ended = ended.into_iter().filter_map(|address| Some((address, self.keys.remove(&address)?)));
-        let ended = ended.filter(|(_, key)| key.configured).map(|(address, key)| (address, key.pair));
+        let is_configured = |(_, key): &(Address, UnlockedKey)| key.origin == KeyOrigin::Configured;
+        let ended = ended.filter(is_configured).map(|(address, key)| (address, key.pair));
         self.pending.extend(ended);
         Ok(())
     }

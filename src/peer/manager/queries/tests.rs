@@ -323,12 +323,19 @@ fn listed_peers_of_one_network_count_once() {
 
 #[test]
 fn a_listed_peer_that_a_reload_adds_is_contacted_at_once() {
-    let mut scene = Scene::new(settings(&[0]), 2);
-    scene.run_seconds(20);
-    scene.manager.add_listed_peers(vec![ListedPeer::Endpoint(info(1).endpoint)]);
-    scene.run_seconds(3);
-    let state = scene.manager.table.get(&address_of(1)).map(|peer| peer.state);
-    assert_eq!(state, Some(State::Active));
+    for added in [ListedPeer::Endpoint(info(1).endpoint), ListedPeer::Node(info(1))] {
+        for is_refreshing in [false, true] {
+            let mut scene = Scene::new(settings(&[0]), 2);
+            scene.run_seconds(20);
+            if is_refreshing {
+                scene.manager.begin_refresh();
+            }
+            scene.manager.add_listed_peers(vec![added.clone()]);
+            scene.run_seconds(3);
+            let state = scene.manager.table.get(&address_of(1)).map(|peer| peer.state);
+            assert_eq!(state, Some(State::Active), "{added:?} {is_refreshing}");
+        }
+    }
 }
 
 #[test]
