@@ -24,9 +24,9 @@ pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES, MempoolEvent};
 use place::Place;
 use stream::{EventStream, Start};
 
+use super::body_parser::ParsedBody;
 use super::request_context::positive_height;
 use super::routes::{BodyLimit, Route, get, post};
-use super::streams::ParsedBody;
 use super::{ApiError, RequestContext};
 use crate::budget::{Budget, cost};
 use crate::codec::lenient_json::{LenientJsonError, Value};
