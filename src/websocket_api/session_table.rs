@@ -1,5 +1,6 @@
 //! The session table: sessions with their usage, subscriptions, registered addresses and timers, kept consistent.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use super::publish_job::PublishJob;
 use super::stomp::{Decoder, encoder};
 use super::topics::{self, Subscription, Subscriptions, Topics, is_pattern};
 use super::{Limits, sockjs};
-use crate::model::{Address, Height, NetworkByte};
+use crate::model::{Address, Height};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Dropped, Effects, Message};
 use crate::peer::io::Now;
@@ -42,11 +43,10 @@ const SESSION_MEMORY: &str = "The session takes too much memory, unsubscribe fir
 const CLIENT_MEMORY: &str = "The sessions of this address take too much memory";
 
 /// Sessions and everything that belongs to them.
+#[derive(Default)]
 pub struct SessionTable {
     /// The limits. Sessions keep what they hold when these change.
     pub limits: Limits,
-    /// The network.
-    pub network: NetworkByte,
     /// Holds the shared bodies.
     pub pool: SharedBytesCounter,
     /// The current time.
@@ -75,24 +75,8 @@ pub struct SessionTable {
 
 impl SessionTable {
     /// Creates a table without sessions.
-    pub fn new(limits: Limits, network: NetworkByte, pool: SharedBytesCounter) -> Self {
-        Self {
-            limits,
-            network,
-            pool,
-            now: Now::default(),
-            topics: Topics::default(),
-            registered: BTreeMap::new(),
-            messages: 0,
-            places: Quota::default(),
-            memory: Quota::default(),
-            patterns: Quota::default(),
-            last_session: SessionId(0),
-            sessions: BTreeMap::new(),
-            session_by_connection: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            scratch: Vec::new(),
-        }
+    pub fn new(limits: Limits, pool: SharedBytesCounter) -> Self {
+        Self { limits, pool, ..Self::default() }
     }
 
     /// Opens a session, with the client's name for it if it uses SockJS. When too many are open, the longest silent session
@@ -236,7 +220,7 @@ impl SessionTable {
         let replaced = session.subscriptions.implicit_id_at(&destination);
         self.check_subscription(session, subscription.map_or(0, str::len), &destination, replaced.is_some())?;
         if let Some(address) = address {
-            self.register(id, address, false, effects)?;
+            self.register(id, address, effects)?;
         }
         if let Some(replaced) = replaced {
             // An implicit subscription never shares its id.
@@ -332,29 +316,17 @@ impl SessionTable {
             }
             if !is_implicit
                 && let Some(text) = topics::registering_address(destination)
-                && let Some(reasons) = session.registrations.get_mut(text.as_bytes())
+                && release_address(&mut session.registrations, text.as_bytes())
             {
-                reasons.subscriptions = reasons.subscriptions.saturating_sub(1);
-                if reasons.subscriptions == 0
-                    && !reasons.by_query
-                    && let Some((address, _)) = session.registrations.remove_entry(text.as_bytes())
-                {
-                    release_address(&mut self.registered, &address);
-                }
+                release_address(&mut self.registered, text.as_bytes());
             }
         }
         self.count(id);
         ended.len()
     }
 
-    /// Registers an address for a session, because of a query or of a subscription.
-    pub fn register(
-        &mut self,
-        id: SessionId,
-        address: Address,
-        by_query: bool,
-        effects: &mut dyn Effects,
-    ) -> Result<(), &'static str> {
+    /// Registers an address for a session: until a subscription ends, or because of a query, until the session ends.
+    pub fn register(&mut self, id: SessionId, address: Address, effects: &mut dyn Effects) -> Result<(), &'static str> {
         let Some(session) = self.session(id) else { return Ok(()) };
         if !session.registrations.contains_key(&address) {
             if session.registrations.len() >= self.limits.addresses_per_session {
@@ -365,11 +337,7 @@ impl SessionTable {
         }
         let Some(session) = self.session_mut(id) else { return Ok(()) };
         let reasons = session.registrations.entry(address).or_default();
-        if by_query {
-            reasons.by_query = true;
-        } else {
-            reasons.subscriptions += 1;
-        }
+        *reasons = reasons.saturating_add(1);
         self.update_memory(id, effects);
         Ok(())
     }
@@ -467,7 +435,7 @@ impl SessionTable {
         (session.queries, session.answer) = Default::default();
         let registrations = std::mem::take(&mut session.registrations);
         for address in registrations.keys() {
-            release_address(&mut self.registered, address);
+            release_address(&mut self.registered, address.borrow());
         }
         let now = self.now.monotonic;
         for quota in [&mut self.places, &mut self.memory, &mut self.patterns] {
@@ -494,14 +462,11 @@ impl SessionTable {
     }
 }
 
-/// Removes an address that a session no longer holds.
-fn release_address(registered: &mut BTreeMap<Address, u32>, address: &Address) {
-    if let Some(holders) = registered.get_mut(address) {
-        *holders = holders.saturating_sub(1);
-        if *holders == 0 {
-            registered.remove(address);
-        }
-    }
+/// Counts one reason less for which an address is registered. Returns whether it was the last one.
+fn release_address(registered: &mut BTreeMap<Address, u32>, address: &[u8]) -> bool {
+    let Some(reasons) = registered.get_mut(address) else { return false };
+    *reasons = reasons.saturating_sub(1);
+    *reasons == 0 && registered.remove(address).is_some()
 }
 
 /// Estimated memory of an idle session, in bytes.
@@ -512,15 +477,6 @@ pub const REGISTRATION_BYTES: usize = 160;
 /// Id of a session. It is independent of the connection and never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
-
-/// What keeps an address registered for a session.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Registration {
-    /// Subscriptions, until they end.
-    pub subscriptions: u32,
-    /// A query, until the session ends.
-    pub by_query: bool,
-}
 
 /// One open session.
 pub struct Session {
@@ -549,8 +505,8 @@ pub struct Session {
     pub decoder_bytes: usize,
     /// Its subscriptions.
     pub subscriptions: Subscriptions,
-    /// Its registered addresses.
-    pub registrations: BTreeMap<Address, Registration>,
+    /// Its registered addresses, each with the number of subscriptions and queries for which it is registered.
+    pub registrations: BTreeMap<Address, u32>,
     /// Its queries that are not answered yet.
     pub queries: VecDeque<Item>,
     /// Whether what the first of them needs was read from the disk.
@@ -684,7 +640,7 @@ pub type CloseReason = (u16, &'static str);
 #[cfg(test)]
 mod table_tests {
     use super::*;
-    use crate::websocket_api::tests::{NETWORK, Recorder, client};
+    use crate::websocket_api::tests::{Recorder, client};
 
     const LOCAL: &str = "127.0.0.1";
     const A: &str = "10.0.0.1";
@@ -698,8 +654,7 @@ mod table_tests {
 
     /// A table with one session for each of these clients, opened one second after the other.
     fn table(sessions: usize, clients: &[&str]) -> SessionTable {
-        let mut table =
-            SessionTable::new(Limits { sessions, ..Limits::default() }, NETWORK, SharedBytesCounter::default());
+        let mut table = SessionTable::new(Limits { sessions, ..Limits::default() }, SharedBytesCounter::default());
         for (second, from) in (1..).zip(clients) {
             table.now.monotonic = Duration::from_secs(second);
             open(&mut table, from).expect("a session");
