@@ -1,5 +1,5 @@
-//! Accounts: handlers, views and streams. An account may be cosignatory of any number
-//! of multisig accounts, which need not consent.
+//! Accounts: handlers, views and streams. An account may be cosignatory of any number of multisig accounts, which need
+//! not consent.
 
 use std::collections::VecDeque;
 
@@ -322,13 +322,12 @@ fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     }
     context.send_stream(list_stream(move |step| {
         let snapshot = step.node.chain.snapshot;
-        state::for_each_harvest_before(snapshot, &address, before, |block| {
+        Ok(state::for_each_harvest_before(snapshot, &address, before, |block| {
             (before, left) = (block.height, left - 1);
             step.push(&HarvestInfo(&block));
             step.node.budget.charge(cost::HEADER);
             Ok(step.should_continue(left))
-        })?;
-        Ok(())
+        })?)
     }))
 }
 

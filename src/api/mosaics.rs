@@ -263,7 +263,7 @@ fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let held_bytes = id.to_string().len();
     let list = list_stream(move |step| {
         let chain = step.node.chain;
-        state::for_each_holder_after(chain.snapshot, &id, after, |account, quantity| {
+        Ok(state::for_each_holder_after(chain.snapshot, &id, after, |account, quantity| {
             after = Some(account);
             step.node.budget.charge(cost::BALANCE);
             if quantity > 0 {
@@ -272,8 +272,7 @@ fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
                 left -= 1;
             }
             Ok(step.should_continue(left))
-        })?;
-        Ok(())
+        })?)
     });
     context.send_stream(list.holding(held_bytes))
 }
@@ -368,7 +367,7 @@ fn definition_page(creator: Option<Address>, namespace: Option<NamespaceId>, pag
             (None, None) => ListingIndex::Definitions,
         };
         let chain = step.node.chain;
-        list.for_each_before(chain.snapshot, before, |id| {
+        Ok(list.for_each_before(chain.snapshot, before, |id| {
             before = id;
             step.node.budget.charge(cost::DEFINITION);
             let (_, item) = definition_at(chain.snapshot, id)?;
@@ -384,8 +383,7 @@ fn definition_page(creator: Option<Address>, namespace: Option<NamespaceId>, pag
             }
             left -= 1;
             Ok(step.should_continue(left))
-        })?;
-        Ok(())
+        })?)
     })
 }
 
@@ -397,15 +395,14 @@ fn write_balances(
 ) -> Result<(), ApiError> {
     step.open(&ExpiredMosaicHead(mosaic));
     let chain = step.node.chain;
-    mosaic.for_each_balance(chain.snapshot, *after, |account, quantity| {
+    Ok(mosaic.for_each_balance(chain.snapshot, *after, |account, quantity| {
         *after = Some(account);
         step.node.budget.charge(cost::BALANCE);
         if quantity > 0 {
             step.push(&MosaicBalance { address: account.address(chain.snapshot)?, quantity });
         }
         Ok(!step.must_pause())
-    })?;
-    Ok(())
+    })?)
 }
 
 /// Creates the list of the mosaics that an account holds: `nem:xem` first, then the others, ordered by name.
@@ -423,7 +420,7 @@ pub fn mosaics_owned_by(account: Address) -> ListStream {
             }
         }
         let last = after.take();
-        state::for_each_holding_after(snapshot, &account, last.as_ref(), |id, is_invested| {
+        Ok(state::for_each_holding_after(snapshot, &account, last.as_ref(), |id, is_invested| {
             after = Some(id.clone());
             step.node.budget.charge(cost::SKIP);
             if is_invested {
@@ -433,8 +430,7 @@ pub fn mosaics_owned_by(account: Address) -> ListStream {
                 }
             }
             Ok(!step.must_pause())
-        })?;
-        Ok(())
+        })?)
     })
 }
 

@@ -76,14 +76,13 @@ fn roots(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (mut before, mut left) = (page.before, page.size);
     context.send_stream(list_stream(move |step| {
         let chain = step.node.chain;
-        ListingIndex::Roots.for_each_before(chain.snapshot, before, |id| {
+        Ok(ListingIndex::Roots.for_each_before(chain.snapshot, before, |id| {
             (before, left) = (id, left - 1);
             let Provision { height, owner, name } = Provision::at(chain.snapshot, id)?;
             step.push(&Numbered { label: "namespace", id, item: Namespace { name, owner, height } });
             step.node.budget.charge(cost::DEFINITION);
             Ok(step.should_continue(left))
-        })?;
-        Ok(())
+        })?)
     }))
 }
 
@@ -110,7 +109,7 @@ pub fn namespaces_rented_by(
     Ok(list_stream(move |step| {
         let Some(cursor) = cursor.as_mut().filter(|_| left > 0) else { return Ok(()) };
         let chain = step.node.chain;
-        cursor.resume(chain.snapshot, |name, is_wanted| {
+        Ok(cursor.resume(chain.snapshot, |name, is_wanted| {
             step.node.budget.charge(cost::SKIP);
             if is_wanted {
                 left -= 1;
@@ -130,7 +129,6 @@ pub fn namespaces_rented_by(
                 }
             }
             Ok(step.should_continue(left))
-        })?;
-        Ok(())
+        })?)
     }))
 }

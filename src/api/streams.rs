@@ -100,14 +100,6 @@ pub struct ListWriter {
 }
 
 impl ListWriter {
-    /// Writes the size of the list, the only one of its view: no length is corrected later, so the output is final.
-    fn set_size(&mut self, writer: &mut BodyWriter<'_>, ListSize { count, bytes }: ListSize) {
-        if let Some(gap) = self.placeholders.pop_front() {
-            gap.fill(writer.body, count, bytes);
-        }
-        self.is_sized = true;
-    }
-
     /// Writes a view, or an element of another list, up to its first gap.
     fn open(writer: &mut BodyWriter<'_>, view: &impl View, is_element: bool) -> ListWriter {
         let start = writer.body.len();
@@ -236,11 +228,16 @@ impl ListStep<'_, '_, '_> {
         self.lists.len() > self.level
     }
 
-    /// The same for the only list of a view, with its size in the binary format.
-    pub fn open_sized(&mut self, view: &impl View, size: ListSize) {
+    /// The same for the only list of a view, with its size in the binary format: no length is corrected later, so the output
+    /// is final.
+    pub fn open_sized(&mut self, view: &impl View, ListSize { count, bytes }: ListSize) {
         if !self.is_open() {
             self.open(view);
-            self.lists[self.level].set_size(self.writer, size);
+            let list = &mut self.lists[self.level];
+            list.is_sized = true;
+            if let Some(gap) = list.placeholders.pop_front() {
+                gap.fill(self.writer.body, count, bytes);
+            }
         }
     }
 
@@ -441,8 +438,9 @@ impl KeptLists {
 
     /// Returns the bytes of all lists.
     pub fn bytes(&self) -> usize {
-        let held = |list: &KeptList| list.bytes.capacity() + list.whole.as_ref().map_or(0, |whole| whole.plain().len());
-        self.lists.iter().map(|list| held(&list.borrow())).sum()
+        let bytes =
+            |list: &KeptList| list.bytes.capacity() + list.whole.as_ref().map_or(0, |whole| whole.plain().len());
+        self.lists.iter().map(|list| bytes(&list.borrow())).sum()
     }
 
     /// Begins new versions: the chain has changed.
@@ -509,15 +507,9 @@ struct PendingStream {
     client: Owner,
     /// Number of its last step.
     step: u64,
-    state: StreamState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamState {
-    Active,
-    /// It waits for a turn among the streams of its client.
-    Queued,
-    Suspended,
+    /// Why it is not complete: it advances (`Yield`), waits for a turn among the streams of its client (`Queued`), or waits for
+    /// something else.
+    progress: Progress,
 }
 
 #[derive(Default)]
@@ -542,19 +534,19 @@ impl PendingStreams {
         self.detach(connection);
         self.steps += 1;
         let of_client = self.clients.entry(client).or_default();
-        let state = match progress {
+        let progress = match progress {
             Progress::Yield if of_client.active < MAX_ACTIVE_PER_CLIENT => {
                 of_client.active += 1;
-                StreamState::Active
+                Progress::Yield
             }
             Progress::Yield => {
                 of_client.queued.insert((self.steps, connection));
-                StreamState::Queued
+                Progress::Queued
             }
-            _ => StreamState::Suspended,
+            waiting => waiting,
         };
         self.memory.hold(connection, client, bytes, self.time());
-        self.streams.insert(connection, PendingStream { stream: Some(rest), client, step: self.steps, state });
+        self.streams.insert(connection, PendingStream { stream: Some(rest), client, step: self.steps, progress });
         self.evict();
         // The caller learns the state from the result, so it must not be resumed as well.
         self.resumable.retain(|due| *due != connection);
@@ -563,8 +555,8 @@ impl PendingStreams {
                 self.streams.remove(&connection);
                 Err(EVICTED)
             }
-            Some(PendingStream { state: StreamState::Queued, .. }) => Ok(Progress::Queued),
-            _ => Ok(progress),
+            // An eviction may have given it a turn.
+            kept => Ok(kept.map_or(progress, |kept| kept.progress)),
         }
     }
 
@@ -581,7 +573,7 @@ impl PendingStreams {
         {
             of_client.active += 1;
             if let Some(stream) = self.streams.get_mut(&connection) {
-                stream.state = StreamState::Active;
+                stream.progress = Progress::Yield;
             }
             self.resumable.push(connection);
         }
@@ -608,7 +600,7 @@ impl PendingStreams {
         self.memory.release(connection, self.time());
         let Some(of_client) = self.clients.get_mut(&kept.client) else { return Some(kept) };
         of_client.queued.remove(&(kept.step, connection));
-        if kept.state == StreamState::Active {
+        if kept.progress == Progress::Yield {
             of_client.active = of_client.active.saturating_sub(1);
         }
         if of_client.queued.is_empty() && of_client.active == 0 {
@@ -623,10 +615,11 @@ impl PendingStreams {
             && let Some((client, connection)) = self.memory.gives_way()
             && let Some(evicted) = self.detach(connection)
         {
-            if evicted.state != StreamState::Active {
+            if evicted.progress != Progress::Yield {
                 self.resumable.push(connection);
             }
-            self.streams.insert(connection, PendingStream { stream: None, state: StreamState::Suspended, ..evicted });
+            let evicted = PendingStream { stream: None, progress: Progress::Suspended, ..evicted };
+            self.streams.insert(connection, evicted);
             self.activate_queued(client);
         }
     }

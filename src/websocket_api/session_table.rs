@@ -270,17 +270,17 @@ impl SessionTable {
         replaces: bool,
     ) -> Result<(), &'static str> {
         let limits = &self.limits;
-        let (held, replaced) = (&session.subscriptions, usize::from(replaces));
+        let (existing, replaced) = (&session.subscriptions, usize::from(replaces));
         if id_bytes > MAX_SUBSCRIPTION_ID_BYTES {
             return Err(LONG_ID);
         }
-        if held.count() - replaced >= limits.subscriptions_per_session {
+        if existing.count() - replaced >= limits.subscriptions_per_session {
             return Err(TOO_MANY_SUBSCRIPTIONS);
         }
-        if held.count_at(destination) - replaced >= limits.subscriptions_per_destination {
+        if existing.count_at(destination) - replaced >= limits.subscriptions_per_destination {
             return Err(TOO_MANY_AT_DESTINATION);
         }
-        if is_pattern(destination) && held.pattern_count() >= limits.patterns_per_session {
+        if is_pattern(destination) && existing.pattern_count() >= limits.patterns_per_session {
             return Err(TOO_MANY_PATTERNS);
         }
         self.check_memory(session, topics::bytes_of(id_bytes, destination))
@@ -346,12 +346,12 @@ impl SessionTable {
     fn count(&mut self, id: SessionId) {
         let now = self.now.monotonic;
         let Some(session) = self.session_mut(id) else { return };
-        let (client, held) = (session.client, (session.held_bytes(), session.subscriptions.pattern_count()));
-        if std::mem::replace(&mut session.counted, held) == held {
+        let (client, counted) = (session.client, (session.held_bytes(), session.subscriptions.pattern_count()));
+        if std::mem::replace(&mut session.counted, counted) == counted {
             return;
         }
-        self.memory.hold(id, client, held.0, now);
-        match held.1 {
+        self.memory.hold(id, client, counted.0, now);
+        match counted.1 {
             0 => self.patterns.release(id, now),
             patterns => self.patterns.hold(id, client, patterns, now),
         }

@@ -60,10 +60,8 @@ fn of_body(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// Starts a stream for the accounts with these addresses, or for all accounts.
 fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> Result<(), ApiError> {
-    let confirmations = match context.parameter("confirmations")? {
-        Some(text) => parse_i64(&text).ok().filter(|number| (0..=MAX_CONFIRMATIONS).contains(number)),
-        None => Some(1),
-    };
+    let number_of = |text: Cow<'_, str>| parse_i64(&text).ok().filter(|count| (0..=MAX_CONFIRMATIONS).contains(count));
+    let confirmations = context.parameter("confirmations")?.map_or(Some(1), number_of);
     let confirmations = confirmations.ok_or(ApiError::argument("confirmations must be a number from 0 to 1000000"))?;
     let start = start_of(context)?;
     let mosaic = context.parameter("mosaic")?.map(|text| MosaicId::parse(&text)).transpose();
@@ -83,11 +81,7 @@ fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> 
 /// Returns where a stream begins: after the event with an id, or with the block at a height, or now.
 fn start_of(context: &RequestContext<'_>) -> Result<Start, ApiError> {
     let header = context.request.header("Last-Event-ID").filter(|id| !id.is_empty()).map(Cow::Borrowed);
-    let id = match header {
-        Some(id) => Some(id),
-        None => context.parameter("after")?,
-    };
-    if let Some(id) = id {
+    if let Some(id) = header.map_or_else(|| context.parameter("after"), |id| Ok(Some(id)))? {
         let rewrite_limit = context.node.chain.network.chain.rewrite_limit;
         let place = Place::parse(&id, rewrite_limit)
             .ok_or(ApiError::argument("the id of an event must be one that a stream sent"))?;
