@@ -261,7 +261,8 @@ fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let mut after = (!page.is_first()).then(|| AccountId(u32::try_from(page.before).unwrap_or(u32::MAX)));
     let mut left = page.size;
     let held_bytes = id.to_string().len();
-    let list = list_stream(move |step| {
+    context.send_stream(list_stream(move |step| {
+        *step.held_bytes = held_bytes;
         let chain = step.node.chain;
         Ok(state::for_each_holder_after(chain.snapshot, &id, after, |account, quantity| {
             after = Some(account);
@@ -273,8 +274,7 @@ fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             }
             Ok(step.should_continue(left))
         })?)
-    });
-    context.send_stream(list.holding(held_bytes))
+    }))
 }
 
 /// `GET /mosaic/supply`
@@ -302,9 +302,9 @@ fn supplies(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn supply_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (id, height) = (context.mosaic_id()?, context.height()?);
     let mut cursor = SupplyQuery::new(context.node.chain.snapshot, &id, height)?;
-    let held_bytes = cursor.as_ref().map_or(0, |_| 2 * ID_BYTES + MAX_DESCRIPTION_UNITS * 3);
     let list = list_stream(move |step| {
         let Some(cursor) = &mut cursor else { return Ok(()) };
+        *step.held_bytes = 2 * ID_BYTES + MAX_DESCRIPTION_UNITS * 3;
         let (chain, budget) = (step.node.chain, &mut step.node.budget);
         let found = cursor.resume(chain.snapshot, || {
             budget.charge(cost::SKIP);
@@ -321,7 +321,7 @@ fn supply_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         step.push(&DefinitionAndSupply { definition, supply: units, expiration: Some(expiration) });
         Ok(())
     });
-    context.send_stream(list.holding(held_bytes).failing_as_a_whole())
+    context.send_stream(list.failing_as_a_whole())
 }
 
 /// `GET /local/mosaics/expired`: the mosaics that expired or were restored at a height, each with all balances at that

@@ -72,10 +72,17 @@ pub struct BodyWriter<'a> {
 impl BodyWriter<'_> {
     /// Writes a whole view.
     pub fn write(&mut self, view: &impl View) {
+        self.append(view, false);
+    }
+
+    /// Writes a view, or an element of a list. Returns the places of its [`Encoder::spliced_list`]s in the binary format.
+    fn append(&mut self, view: &impl View, is_element: bool) -> Vec<SplicePoint> {
         match self.format {
             Format::Json => self.json.append_to(self.body, |sink| view.write(sink)),
-            Format::Binary => drop(BinaryEncoder::append_to(self.body, |sink| view.write(sink))),
+            Format::Binary if is_element => return BinaryEncoder::append_element(self.body, |sink| view.write(sink)),
+            Format::Binary => return BinaryEncoder::append_to(self.body, |sink| view.write(sink)),
         }
+        Vec::new()
     }
 }
 
@@ -103,19 +110,10 @@ impl ListWriter {
     /// Writes a view, or an element of another list, up to its first gap.
     fn open(writer: &mut BodyWriter<'_>, view: &impl View, is_element: bool) -> ListWriter {
         let start = writer.body.len();
-        let (gap, placeholders) = match writer.format {
-            Format::Json => {
-                writer.write(view);
-                (writer.body[start..].iter().position(|byte| *byte == SPLICE_BYTE).map(|gap| start + gap), Vec::new())
-            }
-            Format::Binary => {
-                let gaps = if is_element {
-                    BinaryEncoder::append_element(writer.body, |sink| view.write(sink))
-                } else {
-                    BinaryEncoder::append_to(writer.body, |sink| view.write(sink))
-                };
-                (gaps.first().map(SplicePoint::start), gaps)
-            }
+        let placeholders = writer.append(view, is_element);
+        let gap = match writer.format {
+            Format::Json => writer.body[start..].iter().position(|byte| *byte == SPLICE_BYTE).map(|gap| start + gap),
+            Format::Binary => placeholders.first().map(SplicePoint::start),
         };
         let tail = writer.body.split_off(gap.unwrap_or(writer.body.len()));
         let mut list = ListWriter { count: 0, tail, placeholders: placeholders.into(), is_sized: false };
@@ -141,10 +139,7 @@ impl ListWriter {
     /// Writes an element.
     pub fn push(&mut self, writer: &mut BodyWriter<'_>, element: &impl View) {
         self.separate(writer);
-        match writer.format {
-            Format::Json => writer.write(element),
-            Format::Binary => drop(BinaryEncoder::append_element(writer.body, |sink| element.write(sink))),
-        }
+        writer.append(element, true);
     }
 
     /// Writes an element that is already encoded. Only for the binary format.
@@ -335,11 +330,6 @@ impl ListStream {
     /// each but the last.
     pub fn separately(self) -> ListStream {
         ListStream { is_separate: true, ..self }
-    }
-
-    /// Holds memory from the beginning on.
-    pub fn holding(self, held_bytes: usize) -> ListStream {
-        ListStream { held_bytes, ..self }
     }
 }
 

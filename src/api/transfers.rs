@@ -117,8 +117,8 @@ pub fn transfer_page(
     key: Option<Box<KeyPair>>,
 ) -> ListStream {
     let (mut before, mut left) = (page.before, page.size);
-    let held_bytes = key.as_ref().map_or(0, |_| size_of::<KeyPair>());
-    let list = list_stream(move |step| {
+    list_stream(move |step| {
+        *step.held_bytes = key.as_ref().map_or(0, |_| size_of::<KeyPair>());
         let chain = step.node.chain;
         let lists = directions.iter();
         let lists = lists.map(|direction| AccountTxCursor::new(chain.snapshot, &account, *direction, before));
@@ -141,8 +141,7 @@ pub fn transfer_page(
             }
         }
         Ok(())
-    });
-    list.holding(held_bytes)
+    })
 }
 
 /// Returns the highest id in lists of transactions, and its location. A transaction in several lists is returned once.

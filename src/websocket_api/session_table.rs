@@ -383,16 +383,15 @@ impl SessionTable {
     pub fn deliver(&mut self, id: SessionId, topic: &Rc<str>, content: &Content, effects: &mut dyn Effects) -> u32 {
         let SessionTable { sessions, now, scratch, messages, .. } = self;
         let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return 0 };
-        let is_legacy_client = session.is_legacy_client();
         // The NUL after the body is not part of it.
-        let length = content.for_session(is_legacy_client).len() - 1;
+        let length = content.for_session(session.is_legacy_client()).len() - 1;
         let subscriptions = session.subscriptions.matching_ids(topic);
         let sent = subscriptions.len() as u32;
         for subscription in subscriptions {
             scratch.clear();
             encoder::message_head(scratch, topic, &subscription, &session.name, *messages, length);
             *messages = messages.wrapping_add(1);
-            if session.send(scratch, Some((content, is_legacy_client)), now.monotonic, effects).is_err() {
+            if session.send(scratch, Some(content), now.monotonic, effects).is_err() {
                 self.end(id);
                 return sent;
             }
@@ -417,12 +416,14 @@ impl SessionTable {
         self.close(id, (CLOSE_PROTOCOL_ERROR, ""), false, effects);
     }
 
-    /// Closes a session with a code and a reason, without a SockJS close frame if `silently`.
+    /// Closes a session with a code and a reason. That of SockJS also gets a close frame unless `silently`.
     pub fn close(&mut self, id: SessionId, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
-        if let Some(session) = self.session(id) {
-            session.close(reason, silently, effects);
-            self.end(id);
+        let Some(session) = self.session(id) else { return };
+        let needs_frame = session.is_sockjs && !silently;
+        if !needs_frame || effects.send(session.socket, Message::of(&sockjs::close_frame(reason))).is_ok() {
+            effects.close(session.socket, reason.0, reason.1);
         }
+        self.end(id);
     }
 
     /// Releases everything that a session holds. The rest stays until its websocket is gone.
@@ -593,18 +594,18 @@ impl Session {
     pub fn send(
         &mut self,
         head: &[u8],
-        body: Option<(&Content, bool)>,
+        body: Option<&Content>,
         now: Duration,
         effects: &mut dyn Effects,
     ) -> Result<(), Dropped> {
         if !self.is_sockjs {
-            let body = body.map(|(content, is_legacy_client)| content.for_session(is_legacy_client));
+            let body = body.map(|content| content.for_session(self.is_legacy_client()));
             return self.send_message(Message { head, body, tail: &[] }, now, effects);
         }
         let mut escaped = Vec::with_capacity(2 * head.len());
         escaped.extend_from_slice(sockjs::MESSAGE_START);
         sockjs::escape(&mut escaped, &String::from_utf8_lossy(head));
-        let body = body.map(|(content, _)| content.escaped());
+        let body = body.map(Content::escaped);
         self.send_message(Message { head: &escaped, body, tail: sockjs::MESSAGE_END }, now, effects)
     }
 
@@ -618,14 +619,6 @@ impl Session {
         effects.send(self.socket, message)?;
         self.last_sent = now;
         Ok(())
-    }
-
-    /// Closes the websocket. That of SockJS also gets a close frame unless `silently`.
-    pub fn close(&self, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
-        let needs_frame = self.is_sockjs && !silently;
-        if !needs_frame || effects.send(self.socket, Message::of(&sockjs::close_frame(reason))).is_ok() {
-            effects.close(self.socket, reason.0, reason.1);
-        }
     }
 }
 
