@@ -1,28 +1,17 @@
-//! Accounts, their transactions and their history: handlers, views and streams. An account may be cosignatory of any number
-//! of multisig accounts, which need not consent.
+//! Accounts: handlers, views and streams. An account may be cosignatory of any number of multisig accounts, which need
+//! not consent.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::harvesting::read_key;
-use super::request_context::{Page, parse_page, positive_height};
 use super::routes::{BodyLimit, Route, get, post};
 use super::streams::{DataListHead, ListSize, ListStep, ListStream, MAX_LIST_ELEMENTS, list_stream};
-use super::transactions::{DAMAGED, TransactionPair};
 use super::{ApiError, NodeContext, RequestContext, View};
-use crate::budget::{Budget, cost};
+use crate::budget::cost;
 use crate::chain::ChainSnapshot;
-use crate::codec::wipe::Wiped;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
-use crate::crypto::cipher::decrypt;
-use crate::crypto::keys::decode_hex;
-use crate::crypto::{KeyPair, PrivateKey, PublicKey};
-use crate::model::transaction::{Message, MessageKind, wire_version};
-use crate::model::{Address, Amount, Body, Height, Transaction};
-use crate::state::{
-    self, Account, AccountHistory, AccountId, AccountImportance, AccountTotals, AccountTxCursor, Direction,
-    HistoryEntry, LinkPhase, LinkRole, RemoteStatus, TxLocation,
-};
+use crate::crypto::PublicKey;
+use crate::model::{Address, Amount, Height};
+use crate::state::{self, Account, AccountId, AccountImportance, AccountTotals, LinkPhase, LinkRole, RemoteStatus};
 use crate::store::{StoreError, StoredHeader};
 
 /// Routes.
@@ -35,14 +24,6 @@ pub const ROUTES: &[Route] = &[
     get("/account/status", status).cached_with_account_status(),
     get("/account/harvests", harvests).cached(),
     get("/account/importances", importances).reading_store(),
-    get("/account/transfers/incoming", |context| of_address(context, INCOMING)).cached(),
-    get("/account/transfers/outgoing", |context| of_address(context, OUTGOING)).cached(),
-    get("/account/transfers/all", |context| of_address(context, ALL_TRANSFERS)).cached(),
-    post("/local/account/transfers/incoming", |context| of_key(context, INCOMING)).local(),
-    post("/local/account/transfers/outgoing", |context| of_key(context, OUTGOING)).local(),
-    post("/local/account/transfers/all", |context| of_key(context, ALL_TRANSFERS)).local(),
-    get("/account/historical/get", history).cached(),
-    post("/account/historical/get/batch", histories).with_bodies(BodyLimit::Large).reading_store(),
 ];
 
 /// Accounts were removed by a reorg while they were listed.
@@ -210,7 +191,8 @@ impl Readable for Batch {
     }
 }
 
-fn read_names<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Vec<String>, ReadError> {
+/// Reads the addresses of a batch, which are not validated yet.
+pub(super) fn read_names<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Vec<String>, ReadError> {
     source.need_list(label, |source| Ok(source.need_string("account", limits::MAX_TEXT_UTF16)?.into_owned()))
 }
 
@@ -275,7 +257,7 @@ fn batch(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// The stream of a list with an element for each of some accounts. All addresses are checked before the first element is
 /// opened, so that the response fails as a whole if one cannot be shown.
-fn batch_list<T: 'static>(
+pub(super) fn batch_list<T: 'static>(
     names: Vec<String>,
     check: impl Fn(&str, &mut NodeContext<'_>) -> Result<Address, ApiError> + 'static,
     open: impl Fn(&mut NodeContext<'_>, Address) -> Result<T, ApiError> + 'static,
@@ -315,7 +297,7 @@ fn batch_list<T: 'static>(
 }
 
 /// Parses an address.
-fn parse_name(name: &str, node: &mut NodeContext<'_>) -> Result<Address, ApiError> {
+pub(super) fn parse_name(name: &str, node: &mut NodeContext<'_>) -> Result<Address, ApiError> {
     node.budget.charge(cost::ADDRESS);
     Address::parse(name, node.chain.network.byte).ok_or(ApiError::BAD_ADDRESS)
 }
@@ -340,13 +322,12 @@ fn harvests(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     }
     context.send_stream(list_stream(move |step| {
         let snapshot = step.node.chain.snapshot;
-        state::for_each_harvest_before(snapshot, &address, before, |block| {
+        Ok(state::for_each_harvest_before(snapshot, &address, before, |block| {
             (before, left) = (block.height, left - 1);
             step.push(&HarvestInfo(&block));
             step.node.budget.charge(cost::HEADER);
             Ok(step.should_continue(left))
-        })?;
-        Ok(())
+        })?)
     }))
 }
 
@@ -446,268 +427,3 @@ fn shown_status(node: &NodeContext<'_>, address: &Address, account: &Account) ->
         (true, _) => Err(ApiError::internal("unexpected remote state for account with pending importance transfer")),
     }
 }
-
-/// The transactions that an account received.
-const INCOMING: &[Direction] = &[Direction::Incoming];
-/// Those that it sent, or that a multisig account sent of which it was a cosignatory.
-const OUTGOING: &[Direction] = &[Direction::Outgoing];
-/// All transactions of an account, each once.
-pub const ALL_TRANSFERS: &[Direction] = &[Direction::Incoming, Direction::Outgoing];
-
-fn of_address(context: &mut RequestContext<'_>, directions: &'static [Direction]) -> Result<(), ApiError> {
-    let (account, hash) = (context.address()?, context.optional_hash()?);
-    let page = context.page()?;
-    let page = page_of(context, &account, hash, page)?;
-    context.send_stream(transfer_page(account, directions, page, None))
-}
-
-fn of_key(context: &mut RequestContext<'_>, directions: &'static [Direction]) -> Result<(), ApiError> {
-    let query: KeyQuery = context.body()?;
-    let hash = query.hash.as_deref().map(|text| decode_hex(text)).transpose()?;
-    let page = parse_page(query.id.as_deref().map(String::as_str), query.size.as_deref().map(String::as_str))?;
-    let key = Box::new(KeyPair::new(&query.key));
-    context.node.budget.charge(cost::KEY);
-    let account = context.address_of(&key.public());
-    let page = page_of(context, &account, hash, page)?;
-    context.send_stream(transfer_page(account, directions, page, Some(key)))
-}
-
-/// Returns the page that begins after the transaction with a hash, unless the page has an id.
-fn page_of(
-    context: &RequestContext<'_>,
-    account: &Address,
-    hash: Option<Vec<u8>>,
-    page: Page,
-) -> Result<Page, ApiError> {
-    let Some(hash) = hash.filter(|_| page.is_first()) else { return Ok(page) };
-    if !context.settings.features.transaction_hash_lookup {
-        return Err(ApiError::internal("this node does not support transaction hash lookup"));
-    }
-    let Some((hash, entry)) = context.find_hash(&hash)? else {
-        return Err(ApiError::argument("Neither transaction id was supplied nor hash was found in cache"));
-    };
-    if AccountId::of(context.node.chain.snapshot, account)?.is_none() {
-        return Ok(page);
-    }
-    if entry.is_nested {
-        return Err(ApiError::no_transaction(&hash));
-    }
-    let before =
-        state::transaction_id(context.node.chain.snapshot, TxLocation { height: entry.height, index: entry.index })?;
-    Ok(Page { before: before.ok_or_else(|| ApiError::no_transaction(&hash))?, ..page })
-}
-
-/// `{"value": private key, "hash": hex, "id": digits, "pageSize": digits}`. All but the key are texts that may be
-/// absent or empty. They are erased too, as a client may put a key in the wrong field.
-struct KeyQuery {
-    key: PrivateKey,
-    hash: Option<Wiped<String>>,
-    id: Option<Wiped<String>>,
-    size: Option<Wiped<String>>,
-}
-
-impl Readable for KeyQuery {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let key = read_key(source, "value")?;
-        Ok(KeyQuery {
-            key,
-            hash: read_text(source, "hash")?,
-            id: read_text(source, "id")?,
-            size: read_text(source, "pageSize")?,
-        })
-    }
-}
-
-fn read_text<'a, S: Decoder<'a>>(source: &mut S, label: &'static str) -> Result<Option<Wiped<String>>, ReadError> {
-    let text = source.string(label, limits::MAX_TEXT_UTF16)?.map(Cow::into_owned).map(Wiped);
-    Ok(text.filter(|text| !text.is_empty()))
-}
-
-/// A page of the transactions of an account with their locations in the chain, highest ids first. A key decrypts the
-/// messages that it can read.
-///
-/// Each step starts anew after the last transaction written, so it shows the chain as of that step, also after a reorg.
-pub fn transfer_page(
-    account: Address,
-    directions: &'static [Direction],
-    page: Page,
-    key: Option<Box<KeyPair>>,
-) -> ListStream {
-    let (mut before, mut left) = (page.before, page.size);
-    let held_bytes = key.as_ref().map_or(0, |_| size_of::<KeyPair>());
-    let list = list_stream(move |step| {
-        let chain = step.node.chain;
-        let lists = directions.iter();
-        let lists = lists.map(|direction| AccountTxCursor::new(chain.snapshot, &account, *direction, before));
-        let mut lists = lists.collect::<Result<Vec<_>, _>>()?;
-        step.node.budget.charge(cost::TX_LIST * lists.len() as u32);
-        while left > 0 {
-            let Some((id, place)) = next_transfer(&mut lists, &chain)? else { break };
-            let raw = chain.transaction(place)?.ok_or(DAMAGED)?;
-            let transaction = raw.read()?;
-            let hash = raw.hash(&transaction);
-            let transaction = match &key {
-                Some(key) => decrypted(transaction, key, &account, &chain, &mut step.node.budget)?,
-                None => transaction,
-            };
-            step.push(&TransactionPair::new(&transaction, place.height, id, hash));
-            (before, left) = (id, left - 1);
-            step.node.budget.charge(cost::TRANSACTION + cost::SKIP + cost::bytes(2 * raw.bytes.len()));
-            if !step.should_continue(left) {
-                break;
-            }
-        }
-        Ok(())
-    });
-    list.holding(held_bytes)
-}
-
-/// Returns the highest id in lists of transactions, and its location. A transaction in several lists is returned once.
-fn next_transfer(
-    lists: &mut [AccountTxCursor],
-    chain: &ChainSnapshot<'_>,
-) -> Result<Option<(u64, TxLocation)>, StoreError> {
-    let next = lists.iter().filter_map(AccountTxCursor::peek).max();
-    for list in lists {
-        if list.peek() == next {
-            list.advance(chain.snapshot)?;
-        }
-    }
-    Ok(next)
-}
-
-/// Decrypts the message of a transfer, if the account's key can read it.
-fn decrypted(
-    mut transaction: Transaction,
-    key: &KeyPair,
-    account: &Address,
-    chain: &ChainSnapshot<'_>,
-    budget: &mut Budget,
-) -> Result<Transaction, StoreError> {
-    let network = chain.network.byte;
-    let is_sender = transaction.signer_address(network) == *account;
-    let Body::Transfer(body) = &mut transaction.body else { return Ok(transaction) };
-    let Some(message) = body.message.as_mut().filter(|message| message.kind == MessageKind::Secure) else {
-        return Ok(transaction);
-    };
-    let other = if is_sender { state::public_key(chain.snapshot, &body.recipient)? } else { Some(transaction.signer) };
-    let Some(other) = other else { return Ok(transaction) };
-    budget.charge(cost::SHARED_KEY);
-    if let Ok(Some(payload)) = decrypt(key, &other, &message.payload) {
-        *message = Message { kind: MessageKind::Plain, payload };
-        // NIS1 builds a new transaction from it, which has the newer version.
-        transaction.version = wire_version(network, 2);
-    }
-    Ok(transaction)
-}
-
-/// Maximum number of heights of a request, for all accounts together.
-const MAX_POINTS: u64 = 10_000;
-const NO_HISTORY: ApiError = ApiError::internal("this node does not support historical account data retrieval");
-const NOT_KEPT: ApiError = ApiError::argument("this node has no historical account data of the last block");
-
-/// State of an account at a height.
-struct HistoryPoint {
-    height: Height,
-    address: Address,
-    entry: HistoryEntry,
-}
-
-impl View for HistoryPoint {
-    fn write(&self, sink: &mut impl Encoder) {
-        let HistoryEntry { balance, importance, page_rank } = self.entry;
-        sink.u64("height", self.height.0);
-        sink.string("address", Some(self.address.as_str()));
-        sink.u64("balance", balance.total());
-        sink.u64("vestedBalance", balance.vested);
-        sink.u64("unvestedBalance", balance.unvested);
-        sink.f64("importance", importance);
-        sink.f64("pageRank", page_rank);
-    }
-}
-
-/// The requested heights: `start`, `start + step`, … up to `end`, inclusive. The step is not 0.
-#[derive(Clone, Copy)]
-struct HistoryPoints {
-    start: Height,
-    end: Height,
-    step: u64,
-}
-
-impl HistoryPoints {
-    fn new(start: i64, end: i64, increment: i64) -> Result<HistoryPoints, ApiError> {
-        let (start, end) = (positive_height(start)?, positive_height(end)?);
-        if end < start {
-            return Err(ApiError::argument("start and end height are out of valid range"));
-        }
-        let step = u64::try_from(increment).ok().filter(|step| *step > 0);
-        let step = step.ok_or(ApiError::argument("increment must be a positive integer"))?;
-        if (end.0 - start.0) / step > MAX_POINTS {
-            return Err(ApiError::argument("only up to 10000 data points are supported"));
-        }
-        Ok(HistoryPoints { start, end, step })
-    }
-
-    /// Writes the state of an account at these heights. The next step continues with the new `start`.
-    fn write(&mut self, address: &Address, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
-        let chain = step.node.chain;
-        // Recreated in each step, as a reorg may have happened meanwhile.
-        let mut history = AccountHistory::new(chain.snapshot, address)?.ok_or(NOT_KEPT)?;
-        step.node.budget.charge(cost::HISTORY);
-        while self.start <= self.end.min(chain.height) {
-            let known = history.range;
-            let entry = history.at(chain.snapshot, self.start, &chain.network.chain)?.ok_or_else(|| {
-                ApiError::new(400, format!("the historical account data of this node begins at height {}", known.from))
-            })?;
-            step.push(&HistoryPoint { height: self.start, address: *address, entry });
-            self.start = self.start.plus(self.step);
-            step.node.budget.charge(cost::HISTORY);
-            if step.must_pause() {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Accounts, and the start, the end and the increment of the requested heights.
-struct HistoryBatch(Vec<String>, [i64; 3]);
-
-impl Readable for HistoryBatch {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let accounts = read_names(source, "accounts")?;
-        let mut number = |label| source.need_i64(label);
-        Ok(HistoryBatch(accounts, [number("startHeight")?, number("endHeight")?, number("incrementBy")?]))
-    }
-}
-
-/// `GET /account/historical/get`
-fn history(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    require_history(context)?;
-    let address = context.address()?;
-    let [start, end, increment] = ["startHeight", "endHeight", "increment"].map(|name| context.number(name));
-    let mut points = HistoryPoints::new(start?, end?, increment?)?;
-    context.send_stream(list_stream(move |step| points.write(&address, step)))
-}
-
-/// `POST /account/historical/get/batch`: a list for each account. All addresses are checked before the first is written.
-fn histories(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    require_history(context)?;
-    let HistoryBatch(accounts, [start, end, increment]) = context.body()?;
-    let points = HistoryPoints::new(start, end, increment)?;
-    let count = (points.end.0 - points.start.0) / points.step;
-    if count.saturating_mul(accounts.len() as u64) > MAX_POINTS {
-        return Err(ApiError::argument("only up to 10000 data points are supported for batch operations"));
-    }
-    let open = move |_: &mut NodeContext<'_>, address| Ok((address, points));
-    let write =
-        |(address, left): &mut (Address, HistoryPoints), step: &mut ListStep<'_, '_, '_>| left.write(address, step);
-    context.send_stream(batch_list(accounts, parse_name, open, write))
-}
-
-fn require_history(context: &RequestContext<'_>) -> Result<(), ApiError> {
-    if context.settings.features.historical_account_data { Ok(()) } else { Err(NO_HISTORY) }
-}
-
-#[cfg(test)]
-mod tests;

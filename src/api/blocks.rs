@@ -115,10 +115,7 @@ fn explorer_blocks(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let last = Height(after.saturating_add(MAX_BLOCKS)).min(context.node.chain.height);
     let mut block = ExplorerBlock::new(first);
     context.send_stream(list_stream(move |step| {
-        while block.height <= last {
-            if !step.element(|step| block.write(step))? {
-                break;
-            }
+        while block.height <= last && step.element(|step| block.write(step))? {
             block = ExplorerBlock::new(block.height.next());
             if step.must_pause() {
                 break;

@@ -9,6 +9,7 @@ use super::transactions::write_hash;
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::Encoder;
+use crate::codec::text::parse_i64;
 use crate::mempool::{AccountSearch, MempoolEntry};
 use crate::model::{Hash256, Timestamp, Transaction};
 
@@ -90,16 +91,13 @@ fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 
 /// `GET /mempool/transactions`: a page of all, in the order of arrival, from the one after the id `after` on.
 fn all(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let after = match context.parameter("after")? {
-        Some(_) => u64::try_from(context.number("after")?).unwrap_or(0),
-        None => 0,
-    };
+    let after = context.parameter("after")?.map_or(Ok(0), |text| parse_i64(&text))?;
     let limit = parse_page(None, context.parameter("pageSize")?.as_deref())?.size;
     let shown = |entry: &MempoolEntry| {
         let (hash, arrival) = (Some(entry.hashes.own), Some((entry.id, entry.since)));
         Unconfirmed { hash, arrival, ..Unconfirmed::of(entry) }
     };
-    let found = context.node.mempool.arrived_after(after).take(limit).map(shown).collect();
+    let found = context.node.mempool.arrived_after(u64::try_from(after).unwrap_or(0)).take(limit).map(shown).collect();
     context.send_stream(list_of(found))
 }
 

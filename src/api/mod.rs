@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `routes` | the route table |
 //! | `accounts`, `blocks`, `mosaics`, … | a resource each: its handlers, views and streams |
+//! | `body_parser` | large bodies, parsed in steps and in turns |
 //! | `request_context` | what a handler receives: parameters of the request, the node, the response |
 //! | `access` | who may use a route, and the settings of the interface |
 //! | [`streams`] | streamed responses, and those in progress by connection |
@@ -15,8 +16,10 @@
 //! | `response` | writing of views, media types, and responses that are kept until the chain changes |
 
 mod access;
+mod account_history;
 mod accounts;
 mod blocks;
+mod body_parser;
 mod debug;
 mod error;
 pub mod events;
@@ -24,6 +27,7 @@ pub mod explorer;
 mod harvesting;
 mod mempool;
 mod mosaics;
+mod namespaces;
 mod node;
 mod peer_requests;
 mod peers;
@@ -33,21 +37,26 @@ pub mod routes;
 pub mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
+mod transaction_status;
 mod transactions;
+mod transfers;
 
 pub use access::{Features, Settings};
-pub use accounts::{ALL_TRANSFERS, AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo, transfer_page};
+pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo};
 pub use blocks::BlockBody;
 pub use error::ApiError;
 pub use events::{EventFeed, MempoolEvent};
 pub use explorer::Explorer;
-pub use mosaics::{DefinitionAndSupply, definitions_owned_by, mosaics_owned_by, namespaces_rented_by, supply_of};
+pub use mosaics::{DefinitionAndSupply, definitions_owned_by, mosaics_owned_by, supply_of};
+pub use namespaces::namespaces_rented_by;
 pub use node::{BootRequest, ClockState, NodeStatus, OPENAPI, RequestResult, ResultKind};
 pub use request_context::{Command, NodeContext, Page, RequestContext};
 pub use response::{MAX_CACHED_BYTES, container_error, too_many_requests};
 pub use routes::ROUTES;
 pub use streams::MAX_LIST_BYTES;
-pub use transactions::{TransactionMeta, TransactionPair, TransactionStatus};
+pub use transaction_status::TransactionStatus;
+pub use transactions::{TransactionMeta, TransactionPair};
+pub use transfers::{ALL_TRANSFERS, transfer_page};
 
 pub use crate::codec::Format;
 /// An object of the interface.
@@ -57,10 +66,11 @@ pub use crate::state::{LinkPhase, RemoteStatus};
 
 use std::time::Duration;
 
+use body_parser::{BodyParser, ParsingTurns};
 use debug::RequestHistory;
 use response::{Accept, ResponseCache, ResponseWriter};
 use routes::{BodyLimit, MalformedPath, PathRoutes, Route};
-use streams::{BodyParser, KeptLists, ParsingTurns, PendingStreams, ResponseStream};
+use streams::{KeptLists, PendingStreams, ResponseStream};
 
 use crate::budget::cost;
 use crate::codec::json::JsonEncoder;

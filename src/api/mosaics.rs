@@ -1,26 +1,24 @@
-//! Namespaces and mosaics: handlers, views and streams.
+//! Mosaics: handlers, views and streams.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
+use super::namespaces::is_active;
 use super::request_context::Page;
 use super::routes::{BodyLimit, Route, get, post};
 use super::streams::{ListStep, ListStream, list_of_each, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
-use crate::codec::mosaic::{read_mosaic_id, truncate_name, write_mosaic_id};
+use crate::codec::mosaic::{read_mosaic_id, write_mosaic_id};
 use crate::codec::{Decoder, Encoder, Measure, ReadError, Readable, limits};
 use crate::model::mosaic::MAX_DESCRIPTION_UNITS;
 use crate::model::{Address, Height, Mosaic, MosaicDefinition, MosaicId, NamespaceId};
-use crate::state::registry::{self, ListingIndex, Provision, ProvisionCursor, SupplyQuery, definition_at};
+use crate::state::registry::{self, ListingIndex, SupplyQuery, definition_at};
 use crate::state::{self, AccountId, ExpiredCursor, ExpiredMosaic, ExpiredRow};
 use crate::store::StoreError;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
-    get("/namespace", by_name).cached(),
-    get("/namespace/root/page", roots).cached(),
-    get("/account/namespace/page", by_owner).cached(),
     get("/namespace/mosaic/definition/page", in_namespace).cached(),
     get("/mosaic/definition", definition).cached(),
     get("/mosaic/definition/last", last_definition).cached(),
@@ -99,6 +97,23 @@ impl View for MosaicBalance {
     fn write(&self, sink: &mut impl Encoder) {
         sink.string("address", Some(self.address.as_str()));
         sink.u64("quantity", self.quantity);
+    }
+}
+
+/// An item with the id by which it is paged.
+pub struct Numbered<T> {
+    /// Name of the item's property.
+    pub label: &'static str,
+    /// Id.
+    pub id: u64,
+    /// Item.
+    pub item: T,
+}
+
+impl<T: View> View for Numbered<T> {
+    fn write(&self, sink: &mut impl Encoder) {
+        sink.object(self.label, |sink| self.item.write(sink));
+        sink.object("meta", |sink| sink.u64("id", self.id));
     }
 }
 
@@ -246,9 +261,10 @@ fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let mut after = (!page.is_first()).then(|| AccountId(u32::try_from(page.before).unwrap_or(u32::MAX)));
     let mut left = page.size;
     let held_bytes = id.to_string().len();
-    let list = list_stream(move |step| {
+    context.send_stream(list_stream(move |step| {
+        *step.held_bytes = held_bytes;
         let chain = step.node.chain;
-        state::for_each_holder_after(chain.snapshot, &id, after, |account, quantity| {
+        Ok(state::for_each_holder_after(chain.snapshot, &id, after, |account, quantity| {
             after = Some(account);
             step.node.budget.charge(cost::BALANCE);
             if quantity > 0 {
@@ -257,10 +273,8 @@ fn holders(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
                 left -= 1;
             }
             Ok(step.should_continue(left))
-        })?;
-        Ok(())
-    });
-    context.send_stream(list.holding(held_bytes))
+        })?)
+    }))
 }
 
 /// `GET /mosaic/supply`
@@ -288,9 +302,9 @@ fn supplies(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
 fn supply_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (id, height) = (context.mosaic_id()?, context.height()?);
     let mut cursor = SupplyQuery::new(context.node.chain.snapshot, &id, height)?;
-    let held_bytes = cursor.as_ref().map_or(0, |_| 2 * ID_BYTES + MAX_DESCRIPTION_UNITS * 3);
     let list = list_stream(move |step| {
         let Some(cursor) = &mut cursor else { return Ok(()) };
+        *step.held_bytes = 2 * ID_BYTES + MAX_DESCRIPTION_UNITS * 3;
         let (chain, budget) = (step.node.chain, &mut step.node.budget);
         let found = cursor.resume(chain.snapshot, || {
             budget.charge(cost::SKIP);
@@ -307,7 +321,7 @@ fn supply_at(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         step.push(&DefinitionAndSupply { definition, supply: units, expiration: Some(expiration) });
         Ok(())
     });
-    context.send_stream(list.holding(held_bytes).failing_as_a_whole())
+    context.send_stream(list.failing_as_a_whole())
 }
 
 /// `GET /local/mosaics/expired`: the mosaics that expired or were restored at a height, each with all balances at that
@@ -353,7 +367,7 @@ fn definition_page(creator: Option<Address>, namespace: Option<NamespaceId>, pag
             (None, None) => ListingIndex::Definitions,
         };
         let chain = step.node.chain;
-        list.for_each_before(chain.snapshot, before, |id| {
+        Ok(list.for_each_before(chain.snapshot, before, |id| {
             before = id;
             step.node.budget.charge(cost::DEFINITION);
             let (_, item) = definition_at(chain.snapshot, id)?;
@@ -369,8 +383,7 @@ fn definition_page(creator: Option<Address>, namespace: Option<NamespaceId>, pag
             }
             left -= 1;
             Ok(step.should_continue(left))
-        })?;
-        Ok(())
+        })?)
     })
 }
 
@@ -382,15 +395,14 @@ fn write_balances(
 ) -> Result<(), ApiError> {
     step.open(&ExpiredMosaicHead(mosaic));
     let chain = step.node.chain;
-    mosaic.for_each_balance(chain.snapshot, *after, |account, quantity| {
+    Ok(mosaic.for_each_balance(chain.snapshot, *after, |account, quantity| {
         *after = Some(account);
         step.node.budget.charge(cost::BALANCE);
         if quantity > 0 {
             step.push(&MosaicBalance { address: account.address(chain.snapshot)?, quantity });
         }
         Ok(!step.must_pause())
-    })?;
-    Ok(())
+    })?)
 }
 
 /// Creates the list of the mosaics that an account holds: `nem:xem` first, then the others, ordered by name.
@@ -408,7 +420,7 @@ pub fn mosaics_owned_by(account: Address) -> ListStream {
             }
         }
         let last = after.take();
-        state::for_each_holding_after(snapshot, &account, last.as_ref(), |id, is_invested| {
+        Ok(state::for_each_holding_after(snapshot, &account, last.as_ref(), |id, is_invested| {
             after = Some(id.clone());
             step.node.budget.charge(cost::SKIP);
             if is_invested {
@@ -418,8 +430,7 @@ pub fn mosaics_owned_by(account: Address) -> ListStream {
                 }
             }
             Ok(!step.must_pause())
-        })?;
-        Ok(())
+        })?)
     })
 }
 
@@ -480,136 +491,4 @@ fn add_with_levy(found: &mut BTreeSet<MosaicId>, id: MosaicId, node: &mut NodeCo
     }
     found.insert(id);
     Ok(())
-}
-
-/// A namespace.
-pub struct Namespace {
-    /// Full name.
-    pub name: NamespaceId,
-    /// Owner of its root.
-    pub owner: Address,
-    /// Height at which the lease of its root began.
-    pub height: Height,
-}
-
-impl Namespace {
-    /// Returns a namespace if it is active; `nem` is not included.
-    fn active(chain: &ChainSnapshot<'_>, name: &NamespaceId) -> Result<Option<Namespace>, StoreError> {
-        if !is_active(chain, name)? {
-            return Ok(None);
-        }
-        let lease = state::leases(chain.snapshot, name.root())?.pop();
-        Ok(lease.map(|lease| Namespace { name: name.clone(), owner: lease.owner, height: lease.height }))
-    }
-
-    /// Returns a namespace that an account rented at some time, with the height of its last lease of the root.
-    fn rented(chain: &ChainSnapshot<'_>, owner: &Address, name: NamespaceId) -> Result<Namespace, StoreError> {
-        let root = ListingIndex::ProvisionsBy(owner, name.root()).last(chain.snapshot)?;
-        let root = root.ok_or(StoreError::Damaged("the root of a namespace"))?;
-        let height = Provision::at(chain.snapshot, root)?.height;
-        Ok(Namespace { name, owner: *owner, height })
-    }
-}
-
-impl View for Namespace {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.string("fqn", Some(truncate_name(self.name.as_str())));
-        sink.string("owner", Some(self.owner.as_str()));
-        sink.u64("height", self.height.0);
-    }
-}
-
-/// An item with the id by which it is paged.
-pub struct Numbered<T> {
-    /// Name of the item's property.
-    pub label: &'static str,
-    /// Id.
-    pub id: u64,
-    /// Item.
-    pub item: T,
-}
-
-impl<T: View> View for Numbered<T> {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.object(self.label, |sink| self.item.write(sink));
-        sink.object("meta", |sink| sink.u64("id", self.id));
-    }
-}
-
-/// Returns whether a namespace is active; the built-in `nem` always is.
-pub fn is_active(chain: &ChainSnapshot<'_>, name: &NamespaceId) -> Result<bool, StoreError> {
-    state::is_namespace_active(chain.snapshot, name, chain.height, chain.network.chain.blocks_per_year())
-}
-
-/// `GET /namespace`
-fn by_name(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let name = context.namespace()?;
-    let missing = || ApiError::new(404, format!("invalid namespace '{name}' (org.nem.core.model.namespace.Namespace)"));
-    let namespace = Namespace::active(&context.node.chain, &name)?.ok_or_else(missing)?;
-    context.response.send(&namespace)
-}
-
-/// `GET /namespace/root/page`: the active root namespaces, newest first.
-fn roots(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let page = context.page()?;
-    let (mut before, mut left) = (page.before, page.size);
-    context.send_stream(list_stream(move |step| {
-        let chain = step.node.chain;
-        ListingIndex::Roots.for_each_before(chain.snapshot, before, |id| {
-            (before, left) = (id, left - 1);
-            let Provision { height, owner, name } = Provision::at(chain.snapshot, id)?;
-            step.push(&Numbered { label: "namespace", id, item: Namespace { name, owner, height } });
-            step.node.budget.charge(cost::DEFINITION);
-            Ok(step.should_continue(left))
-        })?;
-        Ok(())
-    }))
-}
-
-/// `GET /account/namespace/page`: `id` is validated but has no effect.
-fn by_owner(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let (owner, parent) = (context.address()?, context.parent()?);
-    let names = namespaces_rented_by(&context.node.chain, owner, parent.as_ref(), context.page()?.size, false)?;
-    context.send_stream(names)
-}
-
-/// Creates the list of the active namespaces that an account has rented, all or those below a parent. Scans at most
-/// `provisions` provisions. Those that another account has rented since are left out if `is_current`.
-pub fn namespaces_rented_by(
-    chain: &ChainSnapshot<'_>,
-    owner: Address,
-    parent: Option<&NamespaceId>,
-    provisions: usize,
-    is_current: bool,
-) -> Result<ListStream, StoreError> {
-    // There is none if the account has rented nothing there.
-    let mut cursor = ProvisionCursor::new(chain.snapshot, owner, parent)?;
-    // A name may have many provisions.
-    let (mut left, mut last) = (provisions, None);
-    Ok(list_stream(move |step| {
-        let Some(cursor) = cursor.as_mut().filter(|_| left > 0) else { return Ok(()) };
-        let chain = step.node.chain;
-        cursor.resume(chain.snapshot, |name, is_wanted| {
-            step.node.budget.charge(cost::SKIP);
-            if is_wanted {
-                left -= 1;
-                if last.as_ref() != Some(&name) {
-                    step.node.budget.charge(cost::NAMESPACE);
-                    last = Some(name.clone());
-                    let found = if is_current {
-                        Namespace::active(&chain, &name)?.filter(|namespace| namespace.owner == owner)
-                    } else if is_active(&chain, &name)? {
-                        Some(Namespace::rented(&chain, &owner, name)?)
-                    } else {
-                        None
-                    };
-                    if let Some(namespace) = found {
-                        step.push(&namespace);
-                    }
-                }
-            }
-            Ok(step.should_continue(left))
-        })?;
-        Ok(())
-    }))
 }

@@ -160,10 +160,7 @@ fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
         }
         let size = ListSize { count: (counter.next.0 - counter.first.0) as usize, bytes: counter.bytes };
         step.open_sized(&DataListHead, size);
-        while block.height < counter.next {
-            if !step.element(|step| block.write(step))? {
-                break;
-            }
+        while block.height < counter.next && step.element(|step| block.write(step))? {
             block = BlockBody::new(block.height.next());
             if step.must_pause() {
                 break;

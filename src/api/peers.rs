@@ -12,7 +12,8 @@ use crate::chain::{Reorg, ReorgLog};
 use crate::codec::Encoder;
 use crate::model::{Address, Height, NetworkByte};
 use crate::net::service::{ConnectionId, Progress};
-use crate::peer::peer_table::{DropReason, Dropped, LastFailure, PeerEntry};
+use crate::peer::peer_entry::{LastFailure, PeerEntry};
+use crate::peer::peer_table::{DropReason, Dropped};
 use crate::peer::wire::{List, Score};
 use crate::peer::{Manager, UnidentifiedPeer};
 

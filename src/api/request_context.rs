@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
+use super::body_parser::ParsedBody;
 use super::debug::RequestHistory;
 use super::events::EventFeed;
 use super::response::{CacheKey, ResponseWriter, body_format};
 use super::routes::{BodyLimit, Caching, Route};
-use super::streams::{KeptLists, ParsedBody, ResponseStream};
+use super::streams::{KeptLists, ResponseStream};
 use super::{ApiError, BootRequest, ClockState, Format, NodeStatus, Settings, routes};
 use crate::budget::{Budget, cost};
 use crate::chain::harvest::UnlockedAccounts;

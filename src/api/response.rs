@@ -303,22 +303,12 @@ impl CacheKey {
     /// Creates the key of a request; `None` if it is too long to be kept.
     pub fn new(format: Format, version: u64, request: &Request<'_>) -> Option<CacheKey> {
         let content_type = request.header("Content-Type").filter(|_| !request.body.is_empty());
-        // Neither of these two contains a line feed.
-        let texts = [request.query.unwrap_or_default(), content_type.unwrap_or_default()];
-        let parts = texts.map(str::as_bytes).into_iter().chain([request.body]);
-        let length: usize = parts.clone().map(|part| part.len() + 1).sum();
-        if length > MAX_KEY_BYTES {
-            return None;
-        }
-        let mut key = Vec::with_capacity(1 + 8 + 8 + length);
-        key.push(format as u8);
-        key.extend_from_slice(&(request.route as u64).to_le_bytes());
-        key.extend_from_slice(&version.to_le_bytes());
-        for part in parts {
-            key.extend_from_slice(part);
-            key.push(b'\n');
-        }
-        Some(CacheKey(key))
+        let [query, content_type] = [request.query, content_type].map(|text| text.unwrap_or_default().as_bytes());
+        let (route, version) = ((request.route as u64).to_le_bytes(), version.to_le_bytes());
+        // Neither query nor content type contains a line feed.
+        let parts = [&[format as u8][..], &route, &version, query, b"\n", content_type, b"\n", request.body, b"\n"];
+        let length: usize = parts[3..].iter().map(|part| part.len()).sum();
+        (length <= MAX_KEY_BYTES).then(|| CacheKey(parts.concat()))
     }
 }
 
@@ -337,11 +327,11 @@ impl ResponseCache {
         self.bytes += entry_bytes(&key, body.len());
         self.keys.push_back(key.clone());
         self.bodies.insert(key, Rc::new(SharedBody::new(body.to_vec(), &self.pool)));
-        while self.bytes > MAX_CACHED_BYTES {
-            let Some(oldest) = self.keys.pop_front() else { break };
-            if let Some(body) = self.bodies.remove(&oldest) {
-                self.bytes -= entry_bytes(&oldest, body.plain().len());
-            }
+        while self.bytes > MAX_CACHED_BYTES
+            && let Some(oldest) = self.keys.pop_front()
+            && let Some(body) = self.bodies.remove(&oldest)
+        {
+            self.bytes -= entry_bytes(&oldest, body.plain().len());
         }
     }
 

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 pub use super::access::Access;
 use super::{ApiError, RequestContext};
 use super::{
-    accounts, blocks, debug, events, explorer, harvesting, mempool, mosaics, node, peer_requests, peers, transactions,
+    account_history, accounts, blocks, debug, events, explorer, harvesting, mempool, mosaics, namespaces, node,
+    peer_requests, peers, transaction_status, transactions, transfers,
 };
 use crate::codec::text::repair_utf8;
 pub use crate::net::fetch::Method;
@@ -163,10 +164,14 @@ impl Route {
 const RESOURCES: &[&[Route]] = &[
     blocks::ROUTES,
     accounts::ROUTES,
+    transfers::ROUTES,
+    account_history::ROUTES,
     transactions::ROUTES,
+    transaction_status::ROUTES,
     mempool::ROUTES,
     events::ROUTES,
     harvesting::ROUTES,
+    namespaces::ROUTES,
     mosaics::ROUTES,
     node::ROUTES,
     peers::ROUTES,

@@ -18,11 +18,8 @@ use super::error::ApiError;
 use super::request_context::{NodeContext, RequestContext};
 use super::response::end_of_body;
 use super::{Format, View};
-use crate::budget::cost;
 use crate::codec::binary::{BinaryEncoder, SplicePoint};
 use crate::codec::json::JsonEncoder;
-use crate::codec::lenient_json::{LenientJsonError, Parser, Value};
-use crate::codec::wipe::Wiped;
 use crate::codec::{Encoder, SPLICE_BYTE};
 use crate::crypto::Signature;
 use crate::net::SharedBytesCounter;
@@ -75,10 +72,17 @@ pub struct BodyWriter<'a> {
 impl BodyWriter<'_> {
     /// Writes a whole view.
     pub fn write(&mut self, view: &impl View) {
+        self.append(view, false);
+    }
+
+    /// Writes a view, or an element of a list. Returns the places of its [`Encoder::spliced_list`]s in the binary format.
+    fn append(&mut self, view: &impl View, is_element: bool) -> Vec<SplicePoint> {
         match self.format {
             Format::Json => self.json.append_to(self.body, |sink| view.write(sink)),
-            Format::Binary => drop(BinaryEncoder::append_to(self.body, |sink| view.write(sink))),
+            Format::Binary if is_element => return BinaryEncoder::append_element(self.body, |sink| view.write(sink)),
+            Format::Binary => return BinaryEncoder::append_to(self.body, |sink| view.write(sink)),
         }
+        Vec::new()
     }
 }
 
@@ -103,30 +107,13 @@ pub struct ListWriter {
 }
 
 impl ListWriter {
-    /// Writes the size of the list, the only one of its view: no length is corrected later, so the output is final.
-    fn set_size(&mut self, writer: &mut BodyWriter<'_>, ListSize { count, bytes }: ListSize) {
-        if let Some(gap) = self.placeholders.pop_front() {
-            gap.fill(writer.body, count, bytes);
-        }
-        self.is_sized = true;
-    }
-
     /// Writes a view, or an element of another list, up to its first gap.
     fn open(writer: &mut BodyWriter<'_>, view: &impl View, is_element: bool) -> ListWriter {
         let start = writer.body.len();
-        let (gap, placeholders) = match writer.format {
-            Format::Json => {
-                writer.write(view);
-                (writer.body[start..].iter().position(|byte| *byte == SPLICE_BYTE).map(|gap| start + gap), Vec::new())
-            }
-            Format::Binary => {
-                let gaps = if is_element {
-                    BinaryEncoder::append_element(writer.body, |sink| view.write(sink))
-                } else {
-                    BinaryEncoder::append_to(writer.body, |sink| view.write(sink))
-                };
-                (gaps.first().map(SplicePoint::start), gaps)
-            }
+        let placeholders = writer.append(view, is_element);
+        let gap = match writer.format {
+            Format::Json => writer.body[start..].iter().position(|byte| *byte == SPLICE_BYTE).map(|gap| start + gap),
+            Format::Binary => placeholders.first().map(SplicePoint::start),
         };
         let tail = writer.body.split_off(gap.unwrap_or(writer.body.len()));
         let mut list = ListWriter { count: 0, tail, placeholders: placeholders.into(), is_sized: false };
@@ -152,10 +139,7 @@ impl ListWriter {
     /// Writes an element.
     pub fn push(&mut self, writer: &mut BodyWriter<'_>, element: &impl View) {
         self.separate(writer);
-        match writer.format {
-            Format::Json => writer.write(element),
-            Format::Binary => drop(BinaryEncoder::append_element(writer.body, |sink| element.write(sink))),
-        }
+        writer.append(element, true);
     }
 
     /// Writes an element that is already encoded. Only for the binary format.
@@ -239,11 +223,16 @@ impl ListStep<'_, '_, '_> {
         self.lists.len() > self.level
     }
 
-    /// The same for the only list of a view, with its size in the binary format.
-    pub fn open_sized(&mut self, view: &impl View, size: ListSize) {
+    /// The same for the only list of a view, with its size in the binary format: no length is corrected later, so the output
+    /// is final.
+    pub fn open_sized(&mut self, view: &impl View, ListSize { count, bytes }: ListSize) {
         if !self.is_open() {
             self.open(view);
-            self.lists[self.level].set_size(self.writer, size);
+            let list = &mut self.lists[self.level];
+            list.is_sized = true;
+            if let Some(gap) = list.placeholders.pop_front() {
+                gap.fill(self.writer.body, count, bytes);
+            }
         }
     }
 
@@ -342,11 +331,6 @@ impl ListStream {
     pub fn separately(self) -> ListStream {
         ListStream { is_separate: true, ..self }
     }
-
-    /// Holds memory from the beginning on.
-    pub fn holding(self, held_bytes: usize) -> ListStream {
-        ListStream { held_bytes, ..self }
-    }
 }
 
 impl ResponseStream for ListStream {
@@ -444,8 +428,9 @@ impl KeptLists {
 
     /// Returns the bytes of all lists.
     pub fn bytes(&self) -> usize {
-        let held = |list: &KeptList| list.bytes.capacity() + list.whole.as_ref().map_or(0, |whole| whole.plain().len());
-        self.lists.iter().map(|list| held(&list.borrow())).sum()
+        let bytes =
+            |list: &KeptList| list.bytes.capacity() + list.whole.as_ref().map_or(0, |whole| whole.plain().len());
+        self.lists.iter().map(|list| bytes(&list.borrow())).sum()
     }
 
     /// Begins new versions: the chain has changed.
@@ -512,15 +497,9 @@ struct PendingStream {
     client: Owner,
     /// Number of its last step.
     step: u64,
-    state: StreamState,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum StreamState {
-    Active,
-    /// It waits for a turn among the streams of its client.
-    Queued,
-    Suspended,
+    /// Why it is not complete: it advances (`Yield`), waits for a turn among the streams of its client (`Queued`), or waits for
+    /// something else.
+    progress: Progress,
 }
 
 #[derive(Default)]
@@ -545,19 +524,19 @@ impl PendingStreams {
         self.detach(connection);
         self.steps += 1;
         let of_client = self.clients.entry(client).or_default();
-        let state = match progress {
+        let progress = match progress {
             Progress::Yield if of_client.active < MAX_ACTIVE_PER_CLIENT => {
                 of_client.active += 1;
-                StreamState::Active
+                Progress::Yield
             }
             Progress::Yield => {
                 of_client.queued.insert((self.steps, connection));
-                StreamState::Queued
+                Progress::Queued
             }
-            _ => StreamState::Suspended,
+            waiting => waiting,
         };
         self.memory.hold(connection, client, bytes, self.time());
-        self.streams.insert(connection, PendingStream { stream: Some(rest), client, step: self.steps, state });
+        self.streams.insert(connection, PendingStream { stream: Some(rest), client, step: self.steps, progress });
         self.evict();
         // The caller learns the state from the result, so it must not be resumed as well.
         self.resumable.retain(|due| *due != connection);
@@ -566,8 +545,8 @@ impl PendingStreams {
                 self.streams.remove(&connection);
                 Err(EVICTED)
             }
-            Some(PendingStream { state: StreamState::Queued, .. }) => Ok(Progress::Queued),
-            _ => Ok(progress),
+            // An eviction may have given it a turn.
+            kept => Ok(kept.map_or(progress, |kept| kept.progress)),
         }
     }
 
@@ -584,7 +563,7 @@ impl PendingStreams {
         {
             of_client.active += 1;
             if let Some(stream) = self.streams.get_mut(&connection) {
-                stream.state = StreamState::Active;
+                stream.progress = Progress::Yield;
             }
             self.resumable.push(connection);
         }
@@ -611,7 +590,7 @@ impl PendingStreams {
         self.memory.release(connection, self.time());
         let Some(of_client) = self.clients.get_mut(&kept.client) else { return Some(kept) };
         of_client.queued.remove(&(kept.step, connection));
-        if kept.state == StreamState::Active {
+        if kept.progress == Progress::Yield {
             of_client.active = of_client.active.saturating_sub(1);
         }
         if of_client.queued.is_empty() && of_client.active == 0 {
@@ -626,129 +605,13 @@ impl PendingStreams {
             && let Some((client, connection)) = self.memory.gives_way()
             && let Some(evicted) = self.detach(connection)
         {
-            if evicted.state != StreamState::Active {
+            if evicted.progress != Progress::Yield {
                 self.resumable.push(connection);
             }
-            self.streams.insert(connection, PendingStream { stream: None, state: StreamState::Suspended, ..evicted });
+            let evicted = PendingStream { stream: None, progress: Progress::Suspended, ..evicted };
+            self.streams.insert(connection, evicted);
             self.activate_queued(client);
         }
-    }
-}
-
-/// Bodies of all clients that are parsed at a time.
-pub const MAX_PARSED_BODIES: usize = 4;
-/// Time after which a turn no longer counts.
-pub const TURN_TIME: Duration = Duration::from_millis(250);
-
-/// The value of a body of JSON, which is wiped when it is dropped.
-pub type ParsedBody = Result<Wiped<Value>, LenientJsonError>;
-
-/// Parses a body of JSON in steps.
-pub(super) struct BodyParser {
-    parser: Parser,
-    parsed: Option<ParsedBody>,
-    /// The turn, which ends with the parser.
-    _turn: ParsingTurn,
-}
-
-impl BodyParser {
-    pub fn new(parser: Parser, turn: ParsingTurn) -> BodyParser {
-        BodyParser { parser, parsed: None, _turn: turn }
-    }
-}
-
-impl ResponseStream for BodyParser {
-    fn write_chunk(&mut self, node: &mut NodeContext<'_>, _: &mut BodyWriter<'_>) -> Result<Progress, ApiError> {
-        let before = self.parser.parsed();
-        let parsed = self.parser.advance(node.budget.left() as usize * cost::JSON_BYTES_PER_UNIT).transpose();
-        node.budget.charge(cost::json(self.parser.parsed() - before));
-        let Some(parsed) = parsed else { return Ok(Progress::Yield) };
-        self.parsed = Some(parsed.map(Wiped));
-        Ok(Progress::Done)
-    }
-
-    fn held_bytes(&self) -> usize {
-        self.parser.held_bytes()
-    }
-
-    /// The handler of the request comes next.
-    fn finish(self: Box<Self>, context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-        context.parsed_body = self.parsed;
-        context.route.map_or(Ok(()), |route| (route.handler)(context))
-    }
-}
-
-/// A turn to parse a body. It ends when it is dropped, or after [`TURN_TIME`].
-pub(super) type ParsingTurn = Rc<()>;
-
-/// The requests that wait until their body is parsed: whoever has used least of the parser is next. Times are monotonic.
-#[derive(Default)]
-pub struct ParsingTurns {
-    waiting: Quota<ConnectionId>,
-    /// Turns of requests that are resumed.
-    granted: BTreeMap<ConnectionId, ParsingTurn>,
-    /// The turns that count, each with its beginning.
-    turns: Vec<(Duration, Weak<()>)>,
-}
-
-impl ParsingTurns {
-    /// Returns the turn of a request with a body of this length, or `None` if it waits for one: then [`ParsingTurns::grant`]
-    /// returns its connection later, and it asks again.
-    pub(super) fn take(
-        &mut self,
-        connection: ConnectionId,
-        client: Owner,
-        length: usize,
-        now: Duration,
-    ) -> Option<ParsingTurn> {
-        if let Some(turn) = self.granted.remove(&connection) {
-            return Some(turn);
-        }
-        self.waiting.charge(client, cost::json(length), now);
-        if self.has_free(now) && !self.waiting.has_waiting() {
-            return Some(self.begin(now));
-        }
-        self.waiting.hold(connection, client, length, now);
-        self.waiting.wait(connection, now);
-        None
-    }
-
-    /// Gives free turns to requests that wait. Returns their connections, to be resumed.
-    pub(super) fn grant(&mut self, now: Duration) -> Vec<ConnectionId> {
-        let mut granted = Vec::new();
-        while self.waiting.has_waiting()
-            && self.has_free(now)
-            && let Some((_, connection)) = self.waiting.next(now)
-        {
-            self.waiting.release(connection, now);
-            let turn = self.begin(now);
-            self.granted.insert(connection, turn);
-            granted.push(connection);
-        }
-        granted
-    }
-
-    /// Returns when [`ParsingTurns::grant`] must be called at the latest, if a request waits.
-    pub(super) fn next_due(&self) -> Option<Duration> {
-        let first = self.turns.first().filter(|_| self.waiting.has_waiting());
-        first.map(|(since, _)| *since + TURN_TIME)
-    }
-
-    /// Forgets the request of a connection that was closed or answered otherwise.
-    pub(super) fn forget(&mut self, connection: ConnectionId, now: Duration) {
-        self.waiting.release(connection, now);
-        self.granted.remove(&connection);
-    }
-
-    fn has_free(&mut self, now: Duration) -> bool {
-        self.turns.retain(|(since, turn)| turn.strong_count() > 0 && now < *since + TURN_TIME);
-        self.turns.len() < MAX_PARSED_BODIES
-    }
-
-    fn begin(&mut self, now: Duration) -> ParsingTurn {
-        let turn = Rc::new(());
-        self.turns.push((now, Rc::downgrade(&turn)));
-        turn
     }
 }
 

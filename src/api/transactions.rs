@@ -1,22 +1,18 @@
-//! Transactions: handlers that look up, submit and prepare them, and what became of each, wherever it is
-//! (`/transaction/status`, which NIS1 does not have).
+//! Transactions: handlers that look up, submit and prepare them.
 
 use super::routes::{BodyLimit, Route, get, post};
-use super::streams::list_of_each;
 use super::{ApiError, NodeContext, RequestContext, RequestResult, ResultKind, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
 use crate::codec::transaction::NullModification;
 use crate::codec::wipe::Wiped;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, SigningForm, limits, transaction};
-use crate::crypto::keys::decode_hex;
 use crate::crypto::{KeyPair, PrivateKey, Signature, verify};
-use crate::mempool::{Conflict, Fate, FateRecord, MempoolEntry};
 use crate::model::transaction::wire_network;
-use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
+use crate::model::{Hash256, Height, Transaction};
 use crate::rules::{self, Purpose, Rejection, RuleResult, ValidationContext, ValidationResult};
-use crate::state::{self, HashEntry, TxLocation};
-use crate::store::{StoreError, stored_header};
+use crate::state::{self, TxLocation};
+use crate::store::StoreError;
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -24,8 +20,6 @@ pub const ROUTES: &[Route] = &[
     post("/transaction/announce", announce).with_bodies(BodyLimit::Large).reading_store().needing_mempool(),
     post("/transaction/prepare-announce", prepare_announce).with_bodies(BodyLimit::Large).local().needing_mempool(),
     post("/transaction/prepare", prepare).with_bodies(BodyLimit::Large).local().reading_store(),
-    get("/transaction/status", status).reading_store().needing_mempool().own(),
-    post("/transaction/status/batch", statuses).with_bodies(BodyLimit::Large).reading_store().needing_mempool().own(),
 ];
 
 pub(super) const DAMAGED: StoreError = StoreError::Damaged("the location of a transaction");
@@ -276,181 +270,3 @@ fn result_of(outcome: RuleResult) -> Result<ValidationResult, ApiError> {
         Err(rejection) => Err(rejection.into()),
     }
 }
-
-const BAD_HASH: &str = "hash must have 64 hex digits";
-/// Maximum number of hashes of a batch.
-const MAX_HASHES: usize = 512;
-
-/// What became of a transaction.
-enum Status {
-    /// It is in the mempool.
-    Unconfirmed {
-        /// When it arrived, in network time.
-        since: Timestamp,
-        deadline: Timestamp,
-        /// Of a multisig transaction, who has signed it and who may still sign.
-        signatures: Option<Signatures>,
-    },
-    /// It is in the chain.
-    Confirmed { height: Height, index: u32, block: Hash256, confirmations: u64 },
-    /// It is neither, and it is known why.
-    Ended(FateRecord),
-    /// Nothing is known of it.
-    Unknown {
-        /// Since when the node would know.
-        known_since: Timestamp,
-    },
-}
-
-/// Signatures of a multisig transaction. All lists are ordered by address.
-pub(super) struct Signatures {
-    signed: Vec<Address>,
-    missing: Vec<Address>,
-    /// How many signatures it needs.
-    required: usize,
-}
-
-/// A hash, and what became of its transaction.
-pub struct TransactionStatus {
-    hash: Hash256,
-    status: Status,
-}
-
-impl TransactionStatus {
-    /// Returns the status of a transaction that has left the mempool without being confirmed.
-    pub fn ended(hash: Hash256, fate: FateRecord) -> TransactionStatus {
-        TransactionStatus { hash, status: Status::Ended(fate) }
-    }
-
-    /// Looks for a transaction in the mempool, in the chain, and among those that have left both.
-    pub fn look_up(hash: Hash256, node: &mut NodeContext<'_>) -> Result<TransactionStatus, StoreError> {
-        node.budget.charge(cost::TRANSACTION);
-        let (chain, now) = (node.chain, node.chain.now);
-        let status = if let Some(HashEntry { height, index, .. }) = node.find_hash(&hash)? {
-            let header = stored_header(chain.snapshot, height)?.ok_or(StoreError::Damaged("a block is missing"))?;
-            let confirmations = chain.height.0.saturating_sub(height.0) + 1;
-            Status::Confirmed { height, index, block: header.hash, confirmations }
-        } else if let Some(entry) = node.mempool.by_hash(&hash) {
-            let (since, deadline) = (entry.since, entry.transaction.deadline);
-            Status::Unconfirmed { since, deadline, signatures: signatures_of(entry, node)? }
-        } else if let Some(fate) = node.mempool.fates.get(&hash, now) {
-            Status::Ended(fate)
-        } else {
-            Status::Unknown { known_since: node.mempool.fates.remembered_since(now) }
-        };
-        Ok(TransactionStatus { hash, status })
-    }
-}
-
-impl View for TransactionStatus {
-    fn write(&self, sink: &mut impl Encoder) {
-        sink.bytes("hash", Some(&self.hash.0));
-        match &self.status {
-            Status::Unconfirmed { since, deadline, signatures } => {
-                sink.string("status", Some("unconfirmed"));
-                sink.i32("since", since.0);
-                sink.i32("deadline", deadline.0);
-                if let Some(signatures) = signatures {
-                    sink.object("multisig", |sink| signatures.write(sink));
-                }
-            }
-            Status::Confirmed { height, index, block, confirmations } => {
-                sink.string("status", Some("confirmed"));
-                sink.u64("height", height.0);
-                sink.i32("index", *index as i32);
-                sink.bytes("blockHash", Some(&block.0));
-                sink.u64("confirmations", *confirmations);
-            }
-            Status::Ended(FateRecord { fate, at }) => {
-                let (word, result) = match fate {
-                    Fate::Rejected(result) => ("rejected", *result),
-                    Fate::Replaced(result, _) => ("replaced", *result),
-                    Fate::Expired => ("expired", ValidationResult::FailurePastDeadline),
-                    Fate::Evicted => ("evicted", ValidationResult::FailureTransactionCacheTooFull),
-                };
-                sink.string("status", Some(word));
-                sink.i32("since", at.0);
-                sink.i32("code", result.code());
-                sink.string("message", Some(result.name()));
-                sink.string("reason", Some(&result.explanation()));
-                if let Fate::Replaced(_, Some(Conflict { hash, height })) = fate {
-                    sink.object("conflict", |sink| {
-                        sink.bytes("hash", Some(&hash.0));
-                        if let Some(height) = height {
-                            sink.u64("height", height.0);
-                        }
-                    });
-                }
-            }
-            Status::Unknown { known_since } => {
-                sink.string("status", Some("unknown"));
-                sink.i32("knownSince", known_since.0);
-            }
-        }
-    }
-}
-
-impl View for Signatures {
-    fn write(&self, sink: &mut impl Encoder) {
-        let address = |sink: &mut _, address: &Address| Encoder::string(sink, "address", Some(address.as_str()));
-        sink.list("signed", &self.signed, address);
-        sink.list("missing", &self.missing, address);
-        sink.i32("required", self.required as i32);
-    }
-}
-
-/// `GET /transaction/status`
-fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let text = context.parameter("hash")?.ok_or(ApiError::argument("the parameter hash is missing"))?;
-    let hash = parse_hash(&text).ok_or(ApiError::argument(BAD_HASH))?;
-    let status = TransactionStatus::look_up(hash, &mut context.node)?;
-    context.response.send(&status)
-}
-
-fn parse_hash(text: &str) -> Option<Hash256> {
-    Hash256::try_from(decode_hex(text).ok()?.as_slice()).ok()
-}
-
-/// The hashes of a batch: `{"data": [{"hash": hex}, ...]}`.
-struct HashBatch(Vec<Hash256>);
-
-impl Readable for HashBatch {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
-        let hashes = source.need_list("data", |source| {
-            let text = source.need_string("hash", limits::MAX_TEXT_UTF16)?;
-            parse_hash(&text).ok_or_else(|| ReadError::Argument(BAD_HASH.to_owned()))
-        })?;
-        if hashes.len() > MAX_HASHES {
-            return Err(ReadError::Argument(format!("a batch may name at most {MAX_HASHES} hashes")));
-        }
-        Ok(HashBatch(hashes))
-    }
-}
-
-/// `POST /transaction/status/batch`
-fn statuses(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let HashBatch(hashes) = context.body()?;
-    context.send_stream(list_of_each(hashes, size_of::<Hash256>(), |step, hash| {
-        let status = TransactionStatus::look_up(hash, step.node)?;
-        step.push(&status);
-        Ok(())
-    }))
-}
-
-/// Returns who has signed a multisig transaction and who has not.
-pub(super) fn signatures_of(entry: &MempoolEntry, node: &NodeContext<'_>) -> Result<Option<Signatures>, StoreError> {
-    let Body::Multisig(body) = &entry.transaction.body else { return Ok(None) };
-    let (chain, network) = (node.chain, node.chain.network.byte);
-    let account = body.inner.signer_address(network);
-    let needed = state::account(chain.snapshot, &account)?.min_cosignatories as usize;
-    let cosignatories = state::cosignatories(chain.snapshot, &account)?;
-    let signers = std::iter::once(&*entry.transaction).chain(&body.cosignatures);
-    let mut signed: Vec<Address> = signers.map(|one: &Transaction| one.signer_address(network)).collect();
-    signed.sort_unstable();
-    let missing: Vec<Address> = cosignatories.iter().filter(|one| !signed.contains(one)).copied().collect();
-    let required = if needed == 0 { cosignatories.len() } else { needed };
-    Ok(Some(Signatures { signed, missing, required }))
-}
-
-#[cfg(test)]
-mod tests;

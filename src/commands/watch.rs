@@ -113,7 +113,7 @@ fn mosaic(text: &str) -> Result<MosaicId, String> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct WatchedAccounts {
     /// Network byte of the addresses; `None` if all accounts are watched.
-    network: Option<u8>,
+    network: Option<NetworkByte>,
     /// How many there are; 0 for all accounts.
     count: usize,
     /// Keccak-256 of the ordered addresses.
@@ -124,7 +124,7 @@ impl WatchedAccounts {
     fn of(addresses: &[Address], network: Option<NetworkByte>) -> WatchedAccounts {
         let parts: Vec<_> = addresses.iter().map(|address| address.as_str().as_bytes()).collect();
         let digest = Hash256(keccak256_parts(&parts));
-        WatchedAccounts { network: network.map(|network| network.0), count: addresses.len(), digest }
+        WatchedAccounts { network, count: addresses.len(), digest }
     }
 }
 
@@ -171,7 +171,7 @@ impl State {
         if let (Some(before), Some(now)) = (found.watched.network, watched.network)
             && before != now
         {
-            let [before, now] = [before, now].map(|network| values::network_name(NetworkByte(network)));
+            let [before, now] = [before, now].map(values::network_name);
             let reason = format!(" belongs to a watch on {before}, but the addresses are of {now}; name another file");
             return Err(wrong_state(path, reason));
         }
@@ -519,7 +519,7 @@ mod tests {
         fs::write(&file, format!("# customers\n\n{SINK}\r\nTDHLS7-3IXYZF-FBPZWJ-FK3DVG-UUQ2BB-IGVUPE-6BMZ\n")).unwrap();
         let file = file.to_str().unwrap();
         let both = watched(&[BOB, SINK]);
-        assert_eq!((both.count, both.network), (2, Some(NetworkByte::TESTNET.0)));
+        assert_eq!((both.count, both.network), (2, Some(NetworkByte::TESTNET)));
         for arguments in
             [[SINK, BOB, BOB, BOB].as_slice(), &[BOB, "--addresses-file", file], &["--addresses-file", file]]
         {

@@ -15,7 +15,7 @@ use crate::net;
 use crate::net::metrics::{RouteMetrics, STATUSES, TOP_CLIENTS, TopUsage};
 use crate::net::service::Effects;
 use crate::peer::io::Now;
-use crate::peer::peer_table::State;
+use crate::peer::peer_entry::State;
 use crate::peer::{LimitUsage, Manager};
 use crate::store::StoreMetrics;
 

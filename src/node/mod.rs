@@ -42,7 +42,7 @@ use self::peers::Identity;
 use self::store_health::{StoreBackoff, Verification};
 use self::tick::TickPart;
 use self::warnings::{ClockMonitor, WarningTimes};
-use crate::api::{self, Api, EventFeed, Explorer, NodeStatus, explorer};
+use crate::api::{self, Api, EventFeed, Explorer, NodeStatus};
 use crate::budget::Budget;
 use crate::chain::{ChainSnapshot, ConfirmedBlock, ImportError, ReorgLog};
 use crate::clock::NetworkClock;
@@ -438,14 +438,8 @@ fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
         unaudited_paths: settings.peers.unaudited_paths.clone(),
         max_pushed_bytes: wire::limits::pushed(&settings.network.chain, Format::Binary),
         metrics_listener: METRICS,
-        explorer: settings.http.explorer.then(|| {
-            Explorer::new(&explorer::Settings {
-                http_port: settings.http.port,
-                websocket_port: settings.websocket.port,
-                network_byte: settings.network.byte.0,
-                target_seconds: settings.network.chain.target_time,
-            })
-        }),
+        explorer: (settings.http.explorer)
+            .then(|| Explorer::new(settings.http.port, settings.websocket.port, &settings.network)),
     }
 }
 

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use super::io::{LocalChain, OwnTip};
-use super::peer_table::PeerError;
+use super::peer_entry::PeerError;
 use super::wire::{AnswerContext, BlockList, ChainRequest, HashChain, Query, Score, limits};
 use crate::chain::check_block_signature;
 use crate::crypto::Verifier;

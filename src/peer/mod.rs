@@ -2,7 +2,8 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`peer_table`] | table of known peers and the result of the last contact with each, errors of requests |
+//! | [`peer_entry`] | what is known of a peer, the result of the last contact with it, errors of requests |
+//! | [`peer_table`] | table of known peers |
 //! | [`trust`] | experiences of nodes with each other, trust values (EigenTrust++), selection of peers by trust |
 //! | [`saved_peers`] | peers saved over a restart |
 //! | [`schedule`] | recurring tasks and their due times |
@@ -19,6 +20,7 @@ pub mod block_download;
 pub mod chain_comparison;
 pub mod io;
 pub mod manager;
+pub mod peer_entry;
 pub mod peer_table;
 pub mod saved_peers;
 pub mod schedule;

@@ -166,7 +166,7 @@ fn endpoints_by_key(saved: &[SavedPeer]) -> Vec<(PublicKey, Endpoint)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::peer_table::State;
+    use crate::peer::peer_entry::State;
     use crate::peer::tests::*;
 
     fn peer(number: usize, answered: i32) -> SavedPeer {

@@ -378,7 +378,7 @@ impl Scene {
         self.simulated_peers.len() - 1
     }
 
-    pub fn state(&self, number: usize) -> Option<super::peer_table::State> {
+    pub fn state(&self, number: usize) -> Option<super::peer_entry::State> {
         self.manager.table.get(&address_of(number)).map(|peer| peer.state)
     }
 

@@ -26,7 +26,8 @@ use std::time::Duration;
 use super::LimitUsage;
 use crate::model::Address;
 use crate::peer::io::RandomSource;
-use crate::peer::peer_table::{PeerTable, State};
+use crate::peer::peer_entry::State;
+use crate::peer::peer_table::PeerTable;
 
 /// Maximum number of pairs in one message, and of stored pairs per reporter.
 pub const MAX_PAIRS: usize = 100;

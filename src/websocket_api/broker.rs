@@ -42,6 +42,8 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(50);
 pub struct Broker {
     /// The sessions.
     pub table: SessionTable,
+    /// The network.
+    pub(super) network: NetworkByte,
     /// What waits for all subscribers.
     pub news: NewsQueue,
     pub(super) queries: QueryQueue,
@@ -54,8 +56,8 @@ pub struct Broker {
 impl Broker {
     /// Creates a broker without sessions.
     pub fn new(limits: Limits, network: NetworkByte, pool: SharedBytesCounter) -> Self {
-        let table = SessionTable::new(limits, network, pool);
-        Self { table, news: NewsQueue::default(), queries: QueryQueue::default(), reads_ahead: false, upgrading: None }
+        let (table, news, queries) = (SessionTable::new(limits, pool), NewsQueue::default(), QueryQueue::default());
+        Self { table, network, news, queries, reads_ahead: false, upgrading: None }
     }
 
     /// Opens a session on a new websocket. Closes the websocket with 1013 if no session is available.

@@ -108,7 +108,7 @@ impl Broker {
         {
             context.units += ENTRY_UNITS;
             // Nothing is published under any other spelling of an address.
-            let network = self.table.network;
+            let network = self.network;
             let address = topics::registering_address(&destination)
                 .and_then(|text| Address::parse(text, network).filter(|address| address.as_str() == text));
             self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects)?;
@@ -131,7 +131,7 @@ impl Broker {
     /// publication.
     fn send_command(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) -> Result<(), &'static str> {
         let [destination] = frame.pick(["destination"]).map(|value| value.map(trimmed));
-        if let Some(command) = destination.and_then(|destination| parse(&destination, frame.body, self.table.network)) {
+        if let Some(command) = destination.and_then(|destination| parse(&destination, frame.body, self.network)) {
             context.units += units(frame.body.len(), PAYLOAD_BYTES_PER_UNIT);
             if let Err(error) = command.and_then(|command| self.execute(command, context).map_err(Cow::Borrowed)) {
                 context.units += SEND_UNITS;
@@ -148,7 +148,7 @@ impl Broker {
         let FrameContext { session: id, effects, units } = context;
         match command {
             ClientCommand::Register(address) => {
-                self.table.register(*id, address, true, *effects)?;
+                self.table.register(*id, address, *effects)?;
                 if self.table.session(*id).is_some_and(|session| session.is_legacy_client()) {
                     *units += ENTRY_UNITS;
                     self.table.subscribe_implicitly(*id, &address, *effects)?;
@@ -157,9 +157,7 @@ impl Broker {
             }
             ClientCommand::Query(query) => {
                 let registered = match query {
-                    Item::OfAccount(AccountTopic::Account, account) => {
-                        self.table.register(*id, account, true, *effects)
-                    }
+                    Item::OfAccount(AccountTopic::Account, account) => self.table.register(*id, account, *effects),
                     _ => Ok(()),
                 };
                 self.queue_query(query, *id);

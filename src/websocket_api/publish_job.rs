@@ -125,7 +125,7 @@ impl PublishJob {
             }
             Item::Block(height) => {
                 let Some((block, _)) = context.node.chain.open_block(*height)? else { return Ok(()) };
-                let signer = Address::from_public_key(&block.signer, context.table.network);
+                let signer = Address::from_public_key(&block.signer, context.node.chain.network.byte);
                 self.accounts.insert((AccountTopic::Account, signer));
                 self.queue.push_front(Item::Transactions(*height, 0));
             }
@@ -392,7 +392,7 @@ fn affected_accounts(
     context: &PublishContext<'_>,
     found: &mut Vec<Address>,
 ) -> Result<(), ApiError> {
-    let network = context.table.network;
+    let network = context.node.chain.network.byte;
     // A cosignature alone is not published to any account.
     if matches!(transaction.body, Body::Cosignature(_)) {
         return Ok(());
@@ -416,7 +416,7 @@ fn owners_changed(
     context: &mut PublishContext<'_>,
 ) -> Result<Vec<(AccountTopic, Address)>, ApiError> {
     let acting = transaction.inner().unwrap_or(transaction);
-    let network = context.table.network;
+    let network = context.node.chain.network.byte;
     let signer = acting.signer_address(network);
     let mut levy_of = |mosaic: &MosaicId| {
         context.node.budget.charge(LEVY_UNITS);

@@ -1,5 +1,6 @@
 //! The session table: sessions with their usage, subscriptions, registered addresses and timers, kept consistent.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use super::publish_job::PublishJob;
 use super::stomp::{Decoder, encoder};
 use super::topics::{self, Subscription, Subscriptions, Topics, is_pattern};
 use super::{Limits, sockjs};
-use crate::model::{Address, Height, NetworkByte};
+use crate::model::{Address, Height};
 use crate::net::SharedBytesCounter;
 use crate::net::service::{Client, ConnectionId, Dropped, Effects, Message};
 use crate::peer::io::Now;
@@ -42,11 +43,10 @@ const SESSION_MEMORY: &str = "The session takes too much memory, unsubscribe fir
 const CLIENT_MEMORY: &str = "The sessions of this address take too much memory";
 
 /// Sessions and everything that belongs to them.
+#[derive(Default)]
 pub struct SessionTable {
     /// The limits. Sessions keep what they hold when these change.
     pub limits: Limits,
-    /// The network.
-    pub network: NetworkByte,
     /// Holds the shared bodies.
     pub pool: SharedBytesCounter,
     /// The current time.
@@ -75,24 +75,8 @@ pub struct SessionTable {
 
 impl SessionTable {
     /// Creates a table without sessions.
-    pub fn new(limits: Limits, network: NetworkByte, pool: SharedBytesCounter) -> Self {
-        Self {
-            limits,
-            network,
-            pool,
-            now: Now::default(),
-            topics: Topics::default(),
-            registered: BTreeMap::new(),
-            messages: 0,
-            places: Quota::default(),
-            memory: Quota::default(),
-            patterns: Quota::default(),
-            last_session: SessionId(0),
-            sessions: BTreeMap::new(),
-            session_by_connection: BTreeMap::new(),
-            timers: BTreeSet::new(),
-            scratch: Vec::new(),
-        }
+    pub fn new(limits: Limits, pool: SharedBytesCounter) -> Self {
+        Self { limits, pool, ..Self::default() }
     }
 
     /// Opens a session, with the client's name for it if it uses SockJS. When too many are open, the longest silent session
@@ -236,7 +220,7 @@ impl SessionTable {
         let replaced = session.subscriptions.implicit_id_at(&destination);
         self.check_subscription(session, subscription.map_or(0, str::len), &destination, replaced.is_some())?;
         if let Some(address) = address {
-            self.register(id, address, false, effects)?;
+            self.register(id, address, effects)?;
         }
         if let Some(replaced) = replaced {
             // An implicit subscription never shares its id.
@@ -286,17 +270,17 @@ impl SessionTable {
         replaces: bool,
     ) -> Result<(), &'static str> {
         let limits = &self.limits;
-        let (held, replaced) = (&session.subscriptions, usize::from(replaces));
+        let (existing, replaced) = (&session.subscriptions, usize::from(replaces));
         if id_bytes > MAX_SUBSCRIPTION_ID_BYTES {
             return Err(LONG_ID);
         }
-        if held.count() - replaced >= limits.subscriptions_per_session {
+        if existing.count() - replaced >= limits.subscriptions_per_session {
             return Err(TOO_MANY_SUBSCRIPTIONS);
         }
-        if held.count_at(destination) - replaced >= limits.subscriptions_per_destination {
+        if existing.count_at(destination) - replaced >= limits.subscriptions_per_destination {
             return Err(TOO_MANY_AT_DESTINATION);
         }
-        if is_pattern(destination) && held.pattern_count() >= limits.patterns_per_session {
+        if is_pattern(destination) && existing.pattern_count() >= limits.patterns_per_session {
             return Err(TOO_MANY_PATTERNS);
         }
         self.check_memory(session, topics::bytes_of(id_bytes, destination))
@@ -332,29 +316,17 @@ impl SessionTable {
             }
             if !is_implicit
                 && let Some(text) = topics::registering_address(destination)
-                && let Some(reasons) = session.registrations.get_mut(text.as_bytes())
+                && release_address(&mut session.registrations, text.as_bytes())
             {
-                reasons.subscriptions = reasons.subscriptions.saturating_sub(1);
-                if reasons.subscriptions == 0
-                    && !reasons.by_query
-                    && let Some((address, _)) = session.registrations.remove_entry(text.as_bytes())
-                {
-                    release_address(&mut self.registered, &address);
-                }
+                release_address(&mut self.registered, text.as_bytes());
             }
         }
         self.count(id);
         ended.len()
     }
 
-    /// Registers an address for a session, because of a query or of a subscription.
-    pub fn register(
-        &mut self,
-        id: SessionId,
-        address: Address,
-        by_query: bool,
-        effects: &mut dyn Effects,
-    ) -> Result<(), &'static str> {
+    /// Registers an address for a session: until a subscription ends, or because of a query, until the session ends.
+    pub fn register(&mut self, id: SessionId, address: Address, effects: &mut dyn Effects) -> Result<(), &'static str> {
         let Some(session) = self.session(id) else { return Ok(()) };
         if !session.registrations.contains_key(&address) {
             if session.registrations.len() >= self.limits.addresses_per_session {
@@ -365,11 +337,7 @@ impl SessionTable {
         }
         let Some(session) = self.session_mut(id) else { return Ok(()) };
         let reasons = session.registrations.entry(address).or_default();
-        if by_query {
-            reasons.by_query = true;
-        } else {
-            reasons.subscriptions += 1;
-        }
+        *reasons = reasons.saturating_add(1);
         self.update_memory(id, effects);
         Ok(())
     }
@@ -378,12 +346,12 @@ impl SessionTable {
     fn count(&mut self, id: SessionId) {
         let now = self.now.monotonic;
         let Some(session) = self.session_mut(id) else { return };
-        let (client, held) = (session.client, (session.held_bytes(), session.subscriptions.pattern_count()));
-        if std::mem::replace(&mut session.counted, held) == held {
+        let (client, counted) = (session.client, (session.held_bytes(), session.subscriptions.pattern_count()));
+        if std::mem::replace(&mut session.counted, counted) == counted {
             return;
         }
-        self.memory.hold(id, client, held.0, now);
-        match held.1 {
+        self.memory.hold(id, client, counted.0, now);
+        match counted.1 {
             0 => self.patterns.release(id, now),
             patterns => self.patterns.hold(id, client, patterns, now),
         }
@@ -415,16 +383,15 @@ impl SessionTable {
     pub fn deliver(&mut self, id: SessionId, topic: &Rc<str>, content: &Content, effects: &mut dyn Effects) -> u32 {
         let SessionTable { sessions, now, scratch, messages, .. } = self;
         let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return 0 };
-        let is_legacy_client = session.is_legacy_client();
         // The NUL after the body is not part of it.
-        let length = content.for_session(is_legacy_client).len() - 1;
+        let length = content.for_session(session.is_legacy_client()).len() - 1;
         let subscriptions = session.subscriptions.matching_ids(topic);
         let sent = subscriptions.len() as u32;
         for subscription in subscriptions {
             scratch.clear();
             encoder::message_head(scratch, topic, &subscription, &session.name, *messages, length);
             *messages = messages.wrapping_add(1);
-            if session.send(scratch, Some((content, is_legacy_client)), now.monotonic, effects).is_err() {
+            if session.send(scratch, Some(content), now.monotonic, effects).is_err() {
                 self.end(id);
                 return sent;
             }
@@ -449,12 +416,14 @@ impl SessionTable {
         self.close(id, (CLOSE_PROTOCOL_ERROR, ""), false, effects);
     }
 
-    /// Closes a session with a code and a reason, without a SockJS close frame if `silently`.
+    /// Closes a session with a code and a reason. That of SockJS also gets a close frame unless `silently`.
     pub fn close(&mut self, id: SessionId, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
-        if let Some(session) = self.session(id) {
-            session.close(reason, silently, effects);
-            self.end(id);
+        let Some(session) = self.session(id) else { return };
+        let needs_frame = session.is_sockjs && !silently;
+        if !needs_frame || effects.send(session.socket, Message::of(&sockjs::close_frame(reason))).is_ok() {
+            effects.close(session.socket, reason.0, reason.1);
         }
+        self.end(id);
     }
 
     /// Releases everything that a session holds. The rest stays until its websocket is gone.
@@ -467,7 +436,7 @@ impl SessionTable {
         (session.queries, session.answer) = Default::default();
         let registrations = std::mem::take(&mut session.registrations);
         for address in registrations.keys() {
-            release_address(&mut self.registered, address);
+            release_address(&mut self.registered, address.borrow());
         }
         let now = self.now.monotonic;
         for quota in [&mut self.places, &mut self.memory, &mut self.patterns] {
@@ -494,14 +463,11 @@ impl SessionTable {
     }
 }
 
-/// Removes an address that a session no longer holds.
-fn release_address(registered: &mut BTreeMap<Address, u32>, address: &Address) {
-    if let Some(holders) = registered.get_mut(address) {
-        *holders = holders.saturating_sub(1);
-        if *holders == 0 {
-            registered.remove(address);
-        }
-    }
+/// Counts one reason less for which an address is registered. Returns whether it was the last one.
+fn release_address(registered: &mut BTreeMap<Address, u32>, address: &[u8]) -> bool {
+    let Some(reasons) = registered.get_mut(address) else { return false };
+    *reasons = reasons.saturating_sub(1);
+    *reasons == 0 && registered.remove(address).is_some()
 }
 
 /// Estimated memory of an idle session, in bytes.
@@ -512,15 +478,6 @@ pub const REGISTRATION_BYTES: usize = 160;
 /// Id of a session. It is independent of the connection and never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
-
-/// What keeps an address registered for a session.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Registration {
-    /// Subscriptions, until they end.
-    pub subscriptions: u32,
-    /// A query, until the session ends.
-    pub by_query: bool,
-}
 
 /// One open session.
 pub struct Session {
@@ -549,8 +506,8 @@ pub struct Session {
     pub decoder_bytes: usize,
     /// Its subscriptions.
     pub subscriptions: Subscriptions,
-    /// Its registered addresses.
-    pub registrations: BTreeMap<Address, Registration>,
+    /// Its registered addresses, each with the number of subscriptions and queries for which it is registered.
+    pub registrations: BTreeMap<Address, u32>,
     /// Its queries that are not answered yet.
     pub queries: VecDeque<Item>,
     /// Whether what the first of them needs was read from the disk.
@@ -637,18 +594,18 @@ impl Session {
     pub fn send(
         &mut self,
         head: &[u8],
-        body: Option<(&Content, bool)>,
+        body: Option<&Content>,
         now: Duration,
         effects: &mut dyn Effects,
     ) -> Result<(), Dropped> {
         if !self.is_sockjs {
-            let body = body.map(|(content, is_legacy_client)| content.for_session(is_legacy_client));
+            let body = body.map(|content| content.for_session(self.is_legacy_client()));
             return self.send_message(Message { head, body, tail: &[] }, now, effects);
         }
         let mut escaped = Vec::with_capacity(2 * head.len());
         escaped.extend_from_slice(sockjs::MESSAGE_START);
         sockjs::escape(&mut escaped, &String::from_utf8_lossy(head));
-        let body = body.map(|(content, _)| content.escaped());
+        let body = body.map(Content::escaped);
         self.send_message(Message { head: &escaped, body, tail: sockjs::MESSAGE_END }, now, effects)
     }
 
@@ -663,14 +620,6 @@ impl Session {
         self.last_sent = now;
         Ok(())
     }
-
-    /// Closes the websocket. That of SockJS also gets a close frame unless `silently`.
-    pub fn close(&self, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
-        let needs_frame = self.is_sockjs && !silently;
-        if !needs_frame || effects.send(self.socket, Message::of(&sockjs::close_frame(reason))).is_ok() {
-            effects.close(self.socket, reason.0, reason.1);
-        }
-    }
 }
 
 /// Trims blanks from both ends of a header value.
@@ -684,7 +633,7 @@ pub type CloseReason = (u16, &'static str);
 #[cfg(test)]
 mod table_tests {
     use super::*;
-    use crate::websocket_api::tests::{NETWORK, Recorder, client};
+    use crate::websocket_api::tests::{Recorder, client};
 
     const LOCAL: &str = "127.0.0.1";
     const A: &str = "10.0.0.1";
@@ -698,8 +647,7 @@ mod table_tests {
 
     /// A table with one session for each of these clients, opened one second after the other.
     fn table(sessions: usize, clients: &[&str]) -> SessionTable {
-        let mut table =
-            SessionTable::new(Limits { sessions, ..Limits::default() }, NETWORK, SharedBytesCounter::default());
+        let mut table = SessionTable::new(Limits { sessions, ..Limits::default() }, SharedBytesCounter::default());
         for (second, from) in (1..).zip(clients) {
             table.now.monotonic = Duration::from_secs(second);
             open(&mut table, from).expect("a session");

@@ -512,106 +512,114 @@ mod topic_tests {
         }
     }
 
-    fn add(held: &mut Subscriptions, id: &str, destination: &str) {
-        held.add(Some(id), &Rc::from(destination), false);
+    fn add(subscriptions: &mut Subscriptions, id: &str, destination: &str) {
+        subscriptions.add(Some(id), &Rc::from(destination), false);
     }
 
-    fn matches(held: &Subscriptions, topic: &str) -> Vec<String> {
-        let ids: Vec<_> = held.matching_ids(&text(topic)).iter().map(|id| id.to_string()).collect();
-        assert_eq!(held.matches(&text(topic)), !ids.is_empty());
+    fn matches(subscriptions: &Subscriptions, topic: &str) -> Vec<String> {
+        let ids: Vec<_> = subscriptions.matching_ids(&text(topic)).iter().map(|id| id.to_string()).collect();
+        assert_eq!(subscriptions.matches(&text(topic)), !ids.is_empty());
         ids
     }
 
     #[test]
     fn a_subscription_is_identified_by_id_and_destination() {
-        let mut held = Subscriptions::default();
+        let mut subscriptions = Subscriptions::default();
         for (id, destination) in [("a", "/blocks"), ("a", "/errors"), ("b", "/blocks")] {
-            add(&mut held, id, destination);
+            add(&mut subscriptions, id, destination);
         }
-        assert!(held.has_explicit("a", &text("/errors")) && !held.has_explicit("b", &text("/errors")));
-        assert_eq!(held.remove("a").len(), 2);
-        assert_eq!((held.count_at(&text("/blocks")), held.count_at(&text("/errors")), held.count()), (1, 0, 1));
+        assert!(
+            subscriptions.has_explicit("a", &text("/errors")) && !subscriptions.has_explicit("b", &text("/errors"))
+        );
+        assert_eq!(subscriptions.remove("a").len(), 2);
+        assert_eq!(
+            (subscriptions.count_at(&text("/blocks")), subscriptions.count_at(&text("/errors")), subscriptions.count()),
+            (1, 0, 1)
+        );
     }
 
     #[test]
     fn matches_are_in_the_order_of_subscription() {
-        let mut held = Subscriptions::default();
+        let mut subscriptions = Subscriptions::default();
         for (id, destination) in [("b", "/blocks/*"), ("x", "/blocks"), ("a", "/blocks/new"), ("c", "/blocks/*")] {
-            add(&mut held, id, destination);
+            add(&mut subscriptions, id, destination);
         }
-        assert_eq!(matches(&held, "/blocks/new"), ["b", "a", "c"]);
-        assert_eq!(matches(&held, "/blocks"), ["x"]);
-        held.remove("b");
-        assert_eq!(matches(&held, "/blocks/new"), ["a", "c"]);
-        held.remove("c");
-        assert_eq!((matches(&held, "/blocks/new"), held.pattern_count()), (vec!["a".to_owned()], 0));
+        assert_eq!(matches(&subscriptions, "/blocks/new"), ["b", "a", "c"]);
+        assert_eq!(matches(&subscriptions, "/blocks"), ["x"]);
+        subscriptions.remove("b");
+        assert_eq!(matches(&subscriptions, "/blocks/new"), ["a", "c"]);
+        subscriptions.remove("c");
+        assert_eq!((matches(&subscriptions, "/blocks/new"), subscriptions.pattern_count()), (vec!["a".to_owned()], 0));
     }
 
     #[test]
     fn ids_for_a_subscribe_without_one_count_up_and_skip_those_in_use() {
-        let mut held = Subscriptions::default();
-        add(&mut held, "sub-1", "/blocks");
+        let mut subscriptions = Subscriptions::default();
+        add(&mut subscriptions, "sub-1", "/blocks");
         for _ in 0..2 {
-            held.add(None, &text("/errors"), false);
+            subscriptions.add(None, &text("/errors"), false);
         }
-        assert_eq!(matches(&held, "/errors"), ["sub-0", "sub-2"]);
-        held.remove("sub-2");
-        held.add(None, &text("/errors"), false);
-        assert_eq!(matches(&held, "/errors"), ["sub-0", "sub-3"]);
+        assert_eq!(matches(&subscriptions, "/errors"), ["sub-0", "sub-2"]);
+        subscriptions.remove("sub-2");
+        subscriptions.add(None, &text("/errors"), false);
+        assert_eq!(matches(&subscriptions, "/errors"), ["sub-0", "sub-3"]);
     }
 
     #[test]
     fn an_implicit_subscription_gets_the_lowest_id_that_is_not_in_use() {
-        let mut held = Subscriptions::default();
+        let mut subscriptions = Subscriptions::default();
         let [topic, other] = [text("/transactions/A"), text("/transactions/B")];
         for id in ["sub-0", "sub-1", "sub-03", "sub-", "sub-+2", "sub-3"] {
-            add(&mut held, id, "/blocks");
+            add(&mut subscriptions, id, "/blocks");
         }
-        held.add(None, &topic, true);
-        held.add(None, &other, true);
+        subscriptions.add(None, &topic, true);
+        subscriptions.add(None, &other, true);
         assert_eq!(
-            [&topic, &other].map(|topic| held.implicit_id_at(topic)),
+            [&topic, &other].map(|topic| subscriptions.implicit_id_at(topic)),
             ["sub-2", "sub-4"].map(|id| Some(text(id)))
         );
-        held.remove("sub-2");
-        held.remove("sub-0");
-        held.add(None, &topic, true);
-        assert_eq!(held.implicit_id_at(&topic).as_deref(), Some("sub-0"));
+        subscriptions.remove("sub-2");
+        subscriptions.remove("sub-0");
+        subscriptions.add(None, &topic, true);
+        assert_eq!(subscriptions.implicit_id_at(&topic).as_deref(), Some("sub-0"));
     }
 
     #[test]
     fn the_id_of_an_implicit_subscription_is_found_without_a_search_whichever_ids_were_used_before() {
-        let mut held = Subscriptions::default();
+        let mut subscriptions = Subscriptions::default();
         let topic = text("/transactions/A");
-        (0..998).for_each(|number| add(&mut held, &generated_id(number), "/errors"));
-        add(&mut held, "sub-500", "/blocks");
-        let lowest = |held: &Subscriptions| held.used_ids.lowest_free();
-        assert_eq!(lowest(&held), 998);
+        (0..998).for_each(|number| add(&mut subscriptions, &generated_id(number), "/errors"));
+        add(&mut subscriptions, "sub-500", "/blocks");
+        let lowest = |subscriptions: &Subscriptions| subscriptions.used_ids.lowest_free();
+        assert_eq!(lowest(&subscriptions), 998);
         for id in ["sub-998", "sub-0", "sub-500", "sub-998"] {
-            held.remove(id);
-            let free = lowest(&held);
-            held.add(None, &topic, true);
-            assert_eq!(held.implicit_id_at(&topic), Some(generated_id(free)), "the first that is tried");
-            held.remove(&generated_id(free));
-            add(&mut held, id, "/errors");
+            subscriptions.remove(id);
+            let free = lowest(&subscriptions);
+            subscriptions.add(None, &topic, true);
+            assert_eq!(subscriptions.implicit_id_at(&topic), Some(generated_id(free)), "the first that is tried");
+            subscriptions.remove(&generated_id(free));
+            add(&mut subscriptions, id, "/errors");
         }
-        held.remove_all();
-        assert_eq!(lowest(&held), 0);
+        subscriptions.remove_all();
+        assert_eq!(lowest(&subscriptions), 0);
     }
 
     #[test]
     fn an_implicit_subscription_gives_way_to_an_explicit_one_with_its_id() {
-        let mut held = Subscriptions::default();
+        let mut subscriptions = Subscriptions::default();
         let topic = text("/transactions/A");
-        held.add(None, &topic, true);
-        add(&mut held, "sub-0", "/blocks");
-        assert_eq!((matches(&held, &topic), matches(&held, "/blocks")), (vec!["sub-1".into()], vec!["sub-0".into()]));
-        let removed = |held: &mut Subscriptions, id| {
-            held.remove(id).into_iter().map(|one| (one.destination, one.is_implicit)).collect::<Vec<_>>()
+        subscriptions.add(None, &topic, true);
+        add(&mut subscriptions, "sub-0", "/blocks");
+        assert_eq!(
+            (matches(&subscriptions, &topic), matches(&subscriptions, "/blocks")),
+            (vec!["sub-1".into()], vec!["sub-0".into()])
+        );
+        let removed = |subscriptions: &mut Subscriptions, id| {
+            subscriptions.remove(id).into_iter().map(|one| (one.destination, one.is_implicit)).collect::<Vec<_>>()
         };
-        assert_eq!(removed(&mut held, "sub-0"), [(text("/blocks"), false)]);
-        assert_eq!(held.implicit_id_at(&topic).as_deref(), Some("sub-1"));
-        assert_eq!(removed(&mut held, "sub-1"), [(topic, true)]);
+        assert_eq!(removed(&mut subscriptions, "sub-0"), [(text("/blocks"), false)]);
+        assert_eq!(subscriptions.implicit_id_at(&topic).as_deref(), Some("sub-1"));
+        assert_eq!(removed(&mut subscriptions, "sub-1"), [(topic, true)]);
     }
 
     proptest! {
@@ -621,27 +629,27 @@ mod topic_tests {
         ) {
             let ids = ["a", "b", "sub-0", "sub-1", "sub-2", "c"];
             let destinations = ["/blocks", "/blocks/*", "/errors", "/**", "/node"].map(Rc::<str>::from);
-            let mut held = Subscriptions::default();
+            let mut subscriptions = Subscriptions::default();
             let mut plain: Vec<(&str, &str)> = Vec::new();
             for (change, id, destination) in changes {
                 let (id, destination) = (ids[id], &destinations[destination]);
                 if change == 0 {
                     let before = plain.len();
                     plain.retain(|(other, _)| *other != id);
-                    prop_assert_eq!(held.remove(id).len(), before - plain.len());
-                } else if !held.has_explicit(id, destination) {
-                    held.add(Some(id), destination, false);
+                    prop_assert_eq!(subscriptions.remove(id).len(), before - plain.len());
+                } else if !subscriptions.has_explicit(id, destination) {
+                    subscriptions.add(Some(id), destination, false);
                     plain.push((id, destination));
                 }
                 for topic in ["/blocks", "/blocks/new", "/errors"] {
                     let expected = plain.iter().filter(|(_, d)| *d == topic || matches_pattern(d, topic));
-                    prop_assert_eq!(matches(&held, topic), expected.map(|(id, _)| *id).collect::<Vec<_>>());
+                    prop_assert_eq!(matches(&subscriptions, topic), expected.map(|(id, _)| *id).collect::<Vec<_>>());
                 }
-                prop_assert_eq!(held.count(), plain.len());
+                prop_assert_eq!(subscriptions.count(), plain.len());
             }
-            held.remove_all();
-            prop_assert!(held.all.is_empty() && held.by_destination.is_empty() && held.by_id.is_empty());
-            prop_assert_eq!((held.count(), held.pattern_count(), held.bytes), (0, 0, 0));
+            subscriptions.remove_all();
+            prop_assert!(subscriptions.all.is_empty() && subscriptions.by_destination.is_empty() && subscriptions.by_id.is_empty());
+            prop_assert_eq!((subscriptions.count(), subscriptions.pattern_count(), subscriptions.bytes), (0, 0, 0));
         }
     }
 }

@@ -16,7 +16,7 @@ use nisd::ip::Scope;
 use nisd::model::{Address, Hash256, Height, Timestamp};
 use nisd::net::fetch::{self, FetchError, FetchId, FetchRequest, FetchResponse, Response};
 use nisd::peer::io::{Action, LocalChain, Now, OwnTip, Reply, StoreUnreadable};
-use nisd::peer::peer_table::State;
+use nisd::peer::peer_entry::State;
 use nisd::peer::wire::{AuthenticatedResponse, Challenge, Endpoint, HashChain, Identity, MetaData, NodeInfo, Version};
 use nisd::peer::{ListedPeer, Manager, PeerSettings};
 use serde_json::Value;

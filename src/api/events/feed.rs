@@ -186,7 +186,7 @@ impl EventFeed {
             undone.iter().map(|block| (block.header.height, block.header.hash)).collect();
         for block in undone.into_iter().rev() {
             let name = BlockName::with_ancestors(&block.header, chain, &hashes)?;
-            let key = (block.header.height, name.hash());
+            let key = (block.header.height, name.hash);
             // It may have been undone before.
             if !self.undone.contains_key(&key) {
                 let block = Rc::new(FeedBlock::new(block, name));

@@ -17,15 +17,16 @@ mod feed;
 mod place;
 mod stream;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES, MempoolEvent};
 use place::Place;
 use stream::{EventStream, Start};
 
+use super::body_parser::ParsedBody;
 use super::request_context::positive_height;
 use super::routes::{self, BodyLimit, Route, get, post};
-use super::streams::ParsedBody;
 use super::{ApiError, RequestContext};
 use crate::budget::{Budget, cost};
 use crate::codec::lenient_json::{LenientJsonError, Value};
@@ -72,10 +73,8 @@ fn check_parameters(context: &RequestContext<'_>, known: &[&str]) -> Result<(), 
 
 /// Starts a stream for the accounts with these addresses, or for all accounts.
 fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> Result<(), ApiError> {
-    let confirmations = match context.parameter("confirmations")? {
-        Some(text) => parse_i64(&text).ok().filter(|number| (0..=MAX_CONFIRMATIONS).contains(number)),
-        None => Some(1),
-    };
+    let number_of = |text: Cow<'_, str>| parse_i64(&text).ok().filter(|count| (0..=MAX_CONFIRMATIONS).contains(count));
+    let confirmations = context.parameter("confirmations")?.map_or(Some(1), number_of);
     let confirmations = confirmations.ok_or(ApiError::argument("confirmations must be a number from 0 to 1000000"))?;
     let start = start_of(context)?;
     let mosaic = context.parameter("mosaic")?.map(|text| MosaicId::parse(&text)).transpose();
@@ -95,12 +94,9 @@ fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> 
 /// Returns where a stream begins: after the event with an id, or with the block at a height, or now.
 fn start_of(context: &RequestContext<'_>) -> Result<Start, ApiError> {
     let mut headers = context.request.headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"Last-Event-ID"));
-    let id = match headers.next().filter(|(_, id)| !id.is_empty()) {
-        // What is no UTF-8 is no id either.
-        Some((_, id)) => Some(String::from_utf8_lossy(id)),
-        None => context.parameter("after")?,
-    };
-    if let Some(id) = id {
+    // What is no UTF-8 is no id either.
+    let header = headers.find(|(_, id)| !id.is_empty()).map(|(_, id)| String::from_utf8_lossy(id));
+    if let Some(id) = header.map_or_else(|| context.parameter("after"), |id| Ok(Some(id)))? {
         let rewrite_limit = context.node.chain.network.chain.rewrite_limit;
         let place = Place::parse(&id, rewrite_limit)
             .ok_or(ApiError::argument("the id of an event must be one that a stream sent"))?;

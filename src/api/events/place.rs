@@ -32,7 +32,8 @@ pub fn short(hash: &Hash256) -> ShortHash {
 /// Names a block and some of its ancestors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockName {
-    hash: ShortHash,
+    /// First bytes of its hash.
+    pub hash: ShortHash,
     /// Those at [`depths`]; only the first one of a block that no rollback of the chain reaches, and none of a much older one.
     ancestors: Vec<ShortHash>,
 }
@@ -101,11 +102,6 @@ impl BlockName {
             });
         }
         Ok(BlockName { hash, ancestors })
-    }
-
-    /// Returns the first bytes of the hash of the block.
-    pub fn hash(&self) -> ShortHash {
-        self.hash
     }
 }
 

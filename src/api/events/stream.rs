@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::streams::{BodyWriter, ResponseStream};
-use super::super::transactions::{DAMAGED, TransactionPair, TransactionStatus, signatures_of, write_hash};
+use super::super::transaction_status::{TransactionStatus, signatures_of};
+use super::super::transactions::{DAMAGED, TransactionPair, write_hash};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
 use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent, OLD_ROW};
 use super::place::{BlockName, END, Place, Position, short};

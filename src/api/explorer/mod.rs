@@ -11,6 +11,7 @@ use super::access::Access;
 use super::routes::{Route, get};
 use super::{ApiError, RequestContext};
 use crate::budget::cost;
+use crate::model::Network;
 use crate::net::http::{Request, Response, StaticText, version_of};
 
 /// Path of the page. Its other files are below it.
@@ -81,18 +82,6 @@ fn page(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Values that are inserted into the page.
-pub struct Settings {
-    /// Port of the HTTP interface.
-    pub http_port: u16,
-    /// Port of the websocket interface.
-    pub websocket_port: u16,
-    /// Network byte of addresses.
-    pub network_byte: u8,
-    /// Target time between blocks in seconds.
-    pub target_seconds: u32,
-}
-
 /// The page, ready to send.
 pub struct Explorer {
     websocket_port: u16,
@@ -102,17 +91,17 @@ pub struct Explorer {
 }
 
 impl Explorer {
-    /// Creates the page for these settings.
-    pub fn new(settings: &Settings) -> Explorer {
+    /// Creates the page for the interfaces at these ports and for a network.
+    pub fn new(http_port: u16, websocket_port: u16, network: &Network) -> Explorer {
         let page = INDEX
             .replace("{version}", &PAGE_FILES.folder)
-            .replace("{http-port}", &settings.http_port.to_string())
-            .replace("{websocket-port}", &settings.websocket_port.to_string())
-            .replace("{network-byte}", &settings.network_byte.to_string())
-            .replace("{target-seconds}", &settings.target_seconds.to_string());
+            .replace("{http-port}", &http_port.to_string())
+            .replace("{websocket-port}", &websocket_port.to_string())
+            .replace("{network-byte}", &network.byte.0.to_string())
+            .replace("{target-seconds}", &network.chain.target_time.to_string());
         let index = ["public", "local", "metrics"];
         let index = index.map(|access| StaticText::new(HTML, page.replace("{access}", access)));
-        Explorer { websocket_port: settings.websocket_port, index }
+        Explorer { websocket_port, index }
     }
 
     /// Answers a GET for the page or a file of it, whose path has no context path; returns whether it is one.

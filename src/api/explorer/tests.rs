@@ -6,16 +6,18 @@ use std::io::Read;
 use std::path::Path;
 
 use super::super::access::Access;
-use super::{Explorer, INDEX, PAGE_FILES, SOURCES, Settings, host_name};
+use super::{Explorer, INDEX, PAGE_FILES, SOURCES, host_name};
 use crate::api::tests::{self as scene, Scene, TestRequest, text_of};
 use crate::api::{self, Api};
+use crate::model::NetworkByte;
+use crate::model::network::test_network;
 use crate::net::http::{RequestReader, Response};
 
 /// Maximum compressed size in bytes of the page and its parts.
 const MAX_BYTES: usize = 100 << 10;
 
-fn settings() -> Settings {
-    Settings { http_port: 7890, websocket_port: 7778, network_byte: 104, target_seconds: 60 }
+fn explorer() -> Explorer {
+    Explorer::new(7890, 7778, &test_network(NetworkByte::MAINNET, scene::address(1)))
 }
 
 /// Returns the response to a request of these lines; `None` if it is not for the page.
@@ -47,7 +49,7 @@ fn named_paths(page: &str) -> Vec<String> {
 
 #[test]
 fn a_local_client_gets_a_page_that_asks_for_more() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let mut reader = RequestReader::new(0);
     reader.receive(b"GET /explorer HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let request = reader.next_request().unwrap().unwrap();
@@ -64,7 +66,7 @@ fn a_local_client_gets_a_page_that_asks_for_more() {
 
 #[test]
 fn only_a_browser_is_redirected_from_the_root_to_the_page() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let browser = "Host: localhost\nAccept: text/html,application/xhtml+xml,*/*;q=0.8";
     let led = answer(&explorer, &format!("GET /\n{browser}")).unwrap();
     assert_eq!((led.status, header(&led, "Location")), (302, Some("explorer")));
@@ -75,7 +77,7 @@ fn only_a_browser_is_redirected_from_the_root_to_the_page() {
 
 #[test]
 fn the_page_is_compressed_for_clients_that_accept_gzip() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let plain = answer(&explorer, "GET /explorer").unwrap();
     let packed = answer(&explorer, "GET /explorer\nHost: localhost\nAccept-Encoding: gzip").unwrap();
     assert_eq!((plain.status, header(&plain, "Content-Type")), (200, Some("text/html;charset=utf-8")));
@@ -92,7 +94,7 @@ fn the_page_is_compressed_for_clients_that_accept_gzip() {
 
 #[test]
 fn a_cached_page_is_not_sent_again() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let page = answer(&explorer, "GET /explorer").unwrap();
     assert_eq!(header(&page, "Cache-Control"), Some("no-cache"));
     let tag = header(&page, "ETag").unwrap();
@@ -107,7 +109,7 @@ fn a_cached_page_is_not_sent_again() {
 
 #[test]
 fn every_part_is_linked_from_the_page_and_cached_for_ever() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let page = String::from_utf8(answer(&explorer, "GET /explorer").unwrap().body).unwrap();
     let paths = named_paths(&page);
     let names: BTreeSet<_> = paths.iter().filter_map(|path| path.rsplit('/').next()).collect();
@@ -133,7 +135,7 @@ fn every_file_in_the_folder_is_part_of_the_page() {
 
 #[test]
 fn the_compressed_page_and_its_parts_are_small() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let packed = |path: &str| answer(&explorer, &format!("GET {path}\nHost: a\nAccept-Encoding: gzip")).unwrap();
     let page = packed("/explorer");
     let parts: usize = named_paths(&unpacked(&page)).iter().map(|path| packed(path).body.len()).sum();
@@ -143,7 +145,7 @@ fn the_compressed_page_and_its_parts_are_small() {
 
 #[test]
 fn the_page_contains_all_values_and_no_unfilled_placeholder() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let page = String::from_utf8(answer(&explorer, "GET /explorer").unwrap().body).unwrap();
     for told in ["http-port=\"7890\"", "websocket-port=\"7778\"", "network-byte=\"104\"", "target-seconds=\"60\""] {
         assert!(page.contains(told), "{told}");
@@ -153,7 +155,7 @@ fn the_page_contains_all_values_and_no_unfilled_placeholder() {
 
 #[test]
 fn a_browser_may_load_nothing_from_elsewhere() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     for (host, websocket) in [
         ("node.example.org", "ws://node.example.org:7778;"),
         ("127.0.0.1:7890", "ws://127.0.0.1:7778;"),
@@ -174,7 +176,7 @@ fn a_browser_may_load_nothing_from_elsewhere() {
 
 #[test]
 fn other_paths_are_not_answered_by_the_explorer() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let folder = &PAGE_FILES.folder;
     for path in [
         "/",
@@ -193,7 +195,7 @@ fn other_paths_are_not_answered_by_the_explorer() {
 
 #[test]
 fn head_is_answered_like_get_and_a_trailing_slash_is_redirected() {
-    let explorer = Explorer::new(&settings());
+    let explorer = explorer();
     let [page, head] = ["GET", "HEAD"].map(|method| answer(&explorer, &format!("{method} /explorer")).unwrap());
     // A response to HEAD has the length of the body that is not sent.
     assert_eq!((head.status, head.body, head.headers), (200, page.body, page.headers));
@@ -203,7 +205,7 @@ fn head_is_answered_like_get_and_a_trailing_slash_is_redirected() {
 
 #[test]
 fn the_page_is_a_route_below_the_context_path() {
-    let (scene, page) = (Scene::new(), Some(Explorer::new(&settings())));
+    let (scene, page) = (Scene::new(), Some(explorer()));
     let mut api = Api::new(api::Settings { context_path: "/nis".to_owned(), explorer: page, ..scene::settings() });
     let status = |line: &str, api: &mut Api| TestRequest::new(line).send_to(api, &scene).status;
     let page = text_of(&TestRequest::new("GET /nis/explorer").send_to(&mut api, &scene));

@@ -24,7 +24,7 @@ use crate::ip::{Scope, scope, site};
 use crate::model::{Address, Timestamp};
 use crate::net::fetch::FetchResponse;
 use crate::peer::io::{Now, RandomSource, backoff};
-use crate::peer::peer_table::PeerEntry;
+use crate::peer::peer_entry::PeerEntry;
 use crate::peer::saved_peers::{MAX_SAVED, SavedPeer};
 use crate::peer::schedule::{Schedule, Task};
 use crate::peer::wire::{Endpoint, Message, NodeInfo, Query};

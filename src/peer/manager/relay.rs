@@ -26,7 +26,8 @@ use crate::model::{Address, Block, Hash256, Transaction};
 use crate::net::fetch::FetchId;
 use crate::net::service::ConnectionId;
 use crate::peer::io::Now;
-use crate::peer::peer_table::{self, PeerError, State, sanitize};
+use crate::peer::peer_entry::{PeerError, State, sanitize};
+use crate::peer::peer_table;
 use crate::peer::wire::{Endpoint, List, Message, NodeInfo, Query, SecureEntity, limits};
 use crate::quota::Owner;
 

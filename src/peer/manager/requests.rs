@@ -32,7 +32,7 @@ use crate::net::service::ConnectionId;
 use crate::peer::LimitUsage;
 use crate::peer::block_download::DownloadRequest;
 use crate::peer::io::{Action, LocalChain, Now, RandomSource, Reply};
-use crate::peer::peer_table::PeerError;
+use crate::peer::peer_entry::PeerError;
 use crate::peer::wire::{AnswerContext, CHALLENGE_BYTES, Challenge, Endpoint, NodeInfo, Query};
 
 /// Maximum number of requests in flight.

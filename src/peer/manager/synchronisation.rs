@@ -38,7 +38,7 @@ use crate::peer::block_download::{
 };
 use crate::peer::chain_comparison::{ChainComparison, Downloads, Misbehavior, SyncOutcome};
 use crate::peer::io::{FetchedBlocks, LocalChain, Now, OwnTip};
-use crate::peer::peer_table::{PeerEntry, PeerError, State, sanitize};
+use crate::peer::peer_entry::{PeerEntry, PeerError, State, sanitize};
 use crate::peer::schedule::Task;
 use crate::peer::wire::{ChainRequest, HashChain, NodeInfo, Query, ShortIds, limits};
 use crate::rules::{Rejection, RuleResult, ValidationResult};

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::peer::peer_entry::{FIRST_BACKOFF, MAX_BACKOFF, MAX_REASON, PROVEN_AFTER};
 use crate::peer::tests::address;
 
 const LOCAL: usize = 999_999;

@@ -16,11 +16,11 @@ export const fromHex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair)
 function base32(bytes) {
   let text = "",
     bits = 0,
-    held = 0;
+    buffer = 0;
   for (const byte of bytes) {
-    held = (held << 8) | byte;
-    for (bits += 8; bits >= 5; bits -= 5) text += ALPHABET[(held >>> (bits - 5)) & 31];
-    held &= (1 << bits) - 1;
+    buffer = (buffer << 8) | byte;
+    for (bits += 8; bits >= 5; bits -= 5) text += ALPHABET[(buffer >>> (bits - 5)) & 31];
+    buffer &= (1 << bits) - 1;
   }
   return text;
 }
@@ -43,12 +43,12 @@ export function addressOf(publicKey) {
 function fromBase32(text) {
   const bytes = [];
   let bits = 0,
-    held = 0;
+    buffer = 0;
   for (const letter of text) {
-    held = (held << 5) | ALPHABET.indexOf(letter);
+    buffer = (buffer << 5) | ALPHABET.indexOf(letter);
     bits += 5;
-    if (bits >= 8) bytes.push((held >>> (bits -= 8)) & 255);
-    held &= (1 << bits) - 1;
+    if (bits >= 8) bytes.push((buffer >>> (bits -= 8)) & 255);
+    buffer &= (1 << bits) - 1;
   }
   return Uint8Array.from(bytes);
 }

@@ -31,7 +31,7 @@ const followers = new Set();
 const mourners = new Set();
 let heardAt = 0;
 /** The error if nothing is known. */
-let trouble = null;
+let failure = null;
 let isCatchingUp = false;
 /** Blocks known before a gap that may have been replaced since; null if there was no gap. */
 let doubtful = null;
@@ -126,7 +126,7 @@ function extend(block) {
 /** Adds a block that the stream tells. */
 function add(block) {
   heardAt = Date.now();
-  trouble = null;
+  failure = null;
   const { height, id } = block;
   // There was a rollback while no stream was open.
   const isOther = (one) => one.height === height && one.id !== id;
@@ -161,7 +161,7 @@ export async function firstShown(isGap) {
     const { height } = await get("chain/height");
     return Math.max(1, height - MOST + 1);
   } catch (error) {
-    trouble = error;
+    failure = error;
     tell();
     throw error;
   }
@@ -209,9 +209,9 @@ async function tryToCatchUp() {
   isCatchingUp = true;
   try {
     await catchUp();
-    trouble = null;
+    failure = null;
   } catch (error) {
-    trouble = error;
+    failure = error;
     tell();
   } finally {
     isCatchingUp = false;
@@ -219,7 +219,7 @@ async function tryToCatchUp() {
 }
 
 /** Returns the error of the last request; null if it succeeded. */
-export const chainTrouble = () => trouble;
+export const chainFailure = () => failure;
 
 /** Opens the stream anew if the node has other blocks than it has told: some proxies lose connections silently. */
 async function checkStream() {
@@ -248,7 +248,7 @@ export function followChain() {
   });
   watch((state) => state === "connected" && !isStreaming() && tryToCatchUp());
   setInterval(() => {
-    const isDue = (trouble !== null && !isStreaming()) || Date.now() - heardAt > SILENCE_MS;
+    const isDue = (failure !== null && !isStreaming()) || Date.now() - heardAt > SILENCE_MS;
     if (!document.hidden && isDue) repair();
   }, PATIENCE_MS);
 }

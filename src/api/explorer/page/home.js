@@ -1,7 +1,7 @@
 // The home page: the current state of the chain and the node.
 
 import { newestBlocks } from "./blocks.js";
-import { chainTrouble, firstShown, lastBlocks, onBlocks, tip } from "./chain.js";
+import { chainFailure, firstShown, lastBlocks, onBlocks, tip } from "./chain.js";
 import { h } from "./dom.js";
 import { figures } from "./figures.js";
 import { duration, grouped, plural, round, secondsSince } from "./format.js";
@@ -167,8 +167,8 @@ export function home(signal) {
     if (tip() && !isThere) {
       isThere = true;
       refill(place, parts(signal));
-    } else if (chainTrouble() && !isThere) {
-      refill(place, problem(chainTrouble()));
+    } else if (chainFailure() && !isThere) {
+      refill(place, problem(chainFailure()));
     }
   }, signal);
   const wish = { pool: true, first: firstShown };

@@ -3,7 +3,7 @@
 import { addressOf } from "./address.js";
 import { hashesInBlock } from "./binary.js";
 import { newestBlocks } from "./blocks.js";
-import { chainTrouble, firstShown, lastBlocks, onBlocks } from "./chain.js";
+import { chainFailure, firstShown, lastBlocks, onBlocks } from "./chain.js";
 import { h } from "./dom.js";
 import { grouped, time, xem } from "./format.js";
 import { feesOf } from "./kinds.js";
@@ -43,7 +43,7 @@ function newest(signal) {
     const shown = lastBlocks().slice(0, BLOCKS);
     const heights = shown.map(({ height }) => height);
     if (shown.length > 0) refill(older, pages("blocks", true, olderThan("blocks", heights)));
-    else if (chainTrouble()) refill(older, problem(chainTrouble()));
+    else if (chainFailure()) refill(older, problem(chainFailure()));
   }, signal);
   const list = newestBlocks("Blocks, newest first", BLOCKS, signal);
   return { title: "Blocks", wish: { first: firstShown }, body: [h("h1", { tabindex: -1 }, "Blocks"), list, older] };

@@ -4,7 +4,7 @@ use crate::ip::Scope;
 use crate::model::NetworkByte;
 use crate::peer::manager::probes::{MAX_GOSSIP_PROBES, MAX_PROBES_PER_LIST};
 use crate::peer::manager::{ListedPeer, PeerSettings};
-use crate::peer::peer_table::State;
+use crate::peer::peer_entry::State;
 use crate::peer::schedule::Task;
 use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, ErrorBody, MetaData, NodeInfo, Version};

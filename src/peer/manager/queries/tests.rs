@@ -3,7 +3,7 @@ use crate::model::{Address, Checkpoint, Hash256, Height};
 use crate::peer::block_download::BlockDownload;
 use crate::peer::manager::queries::{ASKED_HEIGHT_TIMEOUT, ASKED_HEIGHT_TTL};
 use crate::peer::manager::{ListedPeer, PeerSettings};
-use crate::peer::peer_table::State;
+use crate::peer::peer_entry::State;
 use crate::peer::schedule::{Task, Timer};
 use crate::peer::tests::*;
 use crate::peer::trust::{EXPERIENCE_LIFETIME, Experience};

@@ -10,7 +10,7 @@ use crate::peer::manager::probes::MAX_PINGS;
 use crate::peer::manager::relay::{EVICTION_AGE, MAX_BUFFERED, MAX_SIGN_PROBES, max_buffered_bytes};
 use crate::peer::manager::requests::MAX_PUSHES_PER_TARGET;
 use crate::peer::manager::{ListedPeer, PeerSettings, Pusher};
-use crate::peer::peer_table::State;
+use crate::peer::peer_entry::State;
 use crate::peer::tests::seeded;
 use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, List, MetaData, NodeInfo, SecureEntity, limits};
