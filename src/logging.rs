@@ -27,6 +27,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
+use nisd_core::FREQUENT;
+
 use crate::model::utc;
 
 /// First segments of the log targets of this program's own crates.
@@ -34,9 +36,8 @@ const OWN_TARGETS: [&str; 3] = ["nisd", "nisd_core", "nisd_net"];
 /// Least severe level that other crates can log at.
 const OTHER_CRATES_LEVEL: Level = Level::Warn;
 
-/// Target of lines that clients can cause as often as they like. Each place in the code writes at most [`MAX_FREQUENT`]
-/// of them in [`FREQUENT_WINDOW_MILLIS`]; further ones are counted.
-pub const FREQUENT: &str = "nisd::frequent";
+/// Lines with the target [`FREQUENT`] that each place in the code writes in [`FREQUENT_WINDOW_MILLIS`]; further ones are
+/// counted.
 const MAX_FREQUENT: u64 = 10;
 const FREQUENT_WINDOW_MILLIS: i64 = 60_000;
 

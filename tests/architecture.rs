@@ -34,7 +34,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("net", "metrics ip quota local_cookie files"),
     // It knows the requests of `net` and their results, and none of its sockets.
     ("peer", "crypto model ip quota codec rules chain mempool net"),
-    ("api", "crypto model budget logging ip quota codec store state rules chain mempool peer net metrics local_cookie"),
+    ("api", "crypto model budget ip quota codec store state rules chain mempool peer net metrics local_cookie"),
     ("websocket_api", "model budget quota codec state net peer api metrics"),
     // Some settings have the types of the layers that use them.
     ("config", "crypto model clock ip codec peer api files"),
@@ -42,7 +42,7 @@ const LAYERS: &[(&str, &str)] = &[
     // The state machine. It knows the events of `net`, and none of its sockets.
     (
         "node",
-        "crypto model clock progress budget logging ip quota codec store state rules chain mempool peer net api \
+        "crypto model clock progress budget ip quota codec store state rules chain mempool peer net api \
          websocket_api config metrics local_cookie",
     ),
     // It prints the documentation of the node's metrics.
@@ -143,6 +143,8 @@ fn uses(code: &str) -> BTreeSet<String> {
             Some(list) => found.extend(items(list).into_iter().map(first_name)),
         }
     }
+    // Constants of a crate belong to no layer.
+    found.retain(|name| !name.starts_with(char::is_uppercase));
     found
 }
 

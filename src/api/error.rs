@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use crate::codec::ReadError;
 use crate::crypto::HexError;
-use crate::logging::FREQUENT;
 use crate::model::mosaic::NameError;
 use crate::model::{Hash256, Height, MosaicId};
 use crate::peer::wire::ErrorBody;
@@ -107,7 +106,7 @@ impl From<Rejection> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         // The client cannot act on it, but the operator must see it.
-        log::error!(target: FREQUENT, "{error}");
+        log::error!(target: nisd_core::FREQUENT, "{error}");
         ApiError::internal("the node's store failed")
     }
 }

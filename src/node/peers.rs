@@ -10,7 +10,6 @@ use super::{Node, NodeChain};
 use crate::api::BootRequest;
 use crate::config::Settings;
 use crate::crypto::{KeyPair, PrivateKey, Randomness};
-use crate::logging::FREQUENT;
 use crate::mempool::{Mempool, ShortId};
 use crate::model::{Address, Hash256, Height, Network, Timestamp};
 use crate::net::service::Effects;
@@ -229,7 +228,7 @@ impl LocalChain for ChainReader<'_> {
 impl From<StoreError> for StoreUnreadable {
     /// Logs the error, which the peer layer does not need.
     fn from(error: StoreError) -> StoreUnreadable {
-        log::warn!(target: FREQUENT, "{error}");
+        log::warn!(target: nisd_core::FREQUENT, "{error}");
         StoreUnreadable
     }
 }
