@@ -203,12 +203,17 @@ fn format_line(unix_millis: i64, record: &Record<'_>, style: Style) -> String {
         let _ = write!(line, "{}Z {:<5} ", utc(unix_millis), record.level());
     }
     if record.level() >= Level::Debug {
-        let _ = write!(line, "[{}] ", record.target());
+        let _ = write!(line, "[{}] ", target(record));
     }
     let next_line = if style == Style::Journal { format!("\n{priority}    ") } else { "\n    ".to_owned() };
     push_message(&mut line, &record.args().to_string(), &next_line);
     line.push('\n');
     line
+}
+
+/// Returns the target of a line that is shown: the module of a frequent one.
+fn target<'a>(record: &Record<'a>) -> &'a str {
+    if record.target() == FREQUENT { record.module_path().unwrap_or(FREQUENT) } else { record.target() }
 }
 
 /// Returns the prefix of a journal line: the syslog priority.
@@ -230,7 +235,7 @@ fn json_line(unix_millis: i64, record: &Record<'_>) -> String {
         message: String,
     }
     let time = format!("{}Z", utc(unix_millis).replacen(' ', "T", 1));
-    let (level, target) = (record.level().as_str(), record.target());
+    let (level, target) = (record.level().as_str(), target(record));
     let line = Line { time, level, target, message: record.args().to_string() };
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }

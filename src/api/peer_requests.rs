@@ -298,9 +298,10 @@ fn verified<T: View>(pushed: SecureEntity<T>, node: &mut NodeContext<'_>) -> Res
 fn submit_pushed(pushed: Pushed, from: IpAddr, node: &mut NodeContext<'_>) -> Result<(), ApiError> {
     let key = pushed.identity.key;
     let transaction = verified(pushed, node)?;
+    let has_lifetime = transaction.has_lifetime();
     let result = match submit(transaction, node)? {
         // Our clock may be fast.
-        ValidationResult::FailurePastDeadline => ValidationResult::Neutral,
+        ValidationResult::FailurePastDeadline if has_lifetime => ValidationResult::Neutral,
         result => result,
     };
     if let Some(peers) = &mut node.peers {

@@ -64,7 +64,7 @@ pub fn check(command: &ConfigCommand, home: Option<&Path>, system: System) -> Re
         ));
     }
     match checked.iter().find(|file| file.kind == FileKind::Settings) {
-        Some(settings) => print(&format!("nisd run --config {}\n", shell_word(&settings.path))),
+        Some(settings) => print(&format!("nisd run --config {}\n", shell_word(settings.path.display()))),
         None => Ok(()),
     }
 }

@@ -90,7 +90,7 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
 pub fn print_introduction(devnet: &Devnet, settings: &Settings) -> Result<(), CommandError> {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
     let (summary, accounts) = (summary(devnet, settings), accounts(devnet));
-    let commands = commands(devnet, settings, &shell_word(Path::new(&program)));
+    let commands = commands(devnet, settings, &shell_word(&program));
     print(&format!("\n{summary}\n\n{accounts}\nIn another terminal:\n\n{commands}\n"))
 }
 
@@ -145,11 +145,12 @@ fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
     let url = settings.url();
     let websocket = SocketAddr::new(settings.http.bind.local_address(), settings.websocket.port);
     let explorer = if settings.http.explorer { format!("  {url}/explorer in a browser\n") } else { String::new() };
-    let at = if url == DEFAULT_NODE { String::new() } else { format!(" --node {url}") };
-    let text = format!("{explorer}  {program} status{at}\n  curl {url}/chain/height\n");
+    let at = if url == DEFAULT_NODE { String::new() } else { format!(" --node {}", shell_word(&url)) };
+    let height = shell_word(format!("{url}/chain/height"));
+    let text = format!("{explorer}  {program} status{at}\n  curl {height}\n");
     let account = |role| devnet.accounts.iter().find(|account| account.role == role);
     let (Some(alice), Some(bob)) = (account(Role::Alice), account(Role::Bob)) else { return text };
-    let (key_file, bob) = (shell_word(&alice.key_file), &bob.address);
+    let (key_file, bob) = (shell_word(alice.key_file.display()), &bob.address);
     format!(
         "{text}  {program} send --from-key-file {key_file} --to {bob} --amount 12.5 --message hello{at} --wait\n  \
          curl '{url}/account/get?address={bob}'\n\n\

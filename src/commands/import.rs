@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_existing, verify_rows};
-use super::{CommandError, Common, Stop, failed, height, in_file, print, store_options, usage};
+use super::{CommandError, Common, Stop, failed, height, in_file, print, print_note, store_options, usage};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, Retention, StoreDifference,
     StoreVerifier, authentic_nemesis_block,
@@ -116,9 +116,18 @@ pub fn try_nemesis(settings: &Settings, system: System) -> Result<(), CommandErr
     if is_begun {
         return Ok(());
     }
-    let parent = std::env::temp_dir();
-    let folder = WorkFolder::for_check(&parent).map_err(in_file(&parent))?;
-    let scratch = Store::scratch(folder.path(), options)?;
+    let folder = tempfile::Builder::new().prefix("nisd-check-").tempdir();
+    let scratch = folder.map_err(CommandError::System).and_then(|folder| {
+        let scratch = Store::scratch(folder.path(), options)?;
+        Ok((folder, scratch))
+    });
+    let (_folder, scratch) = match scratch {
+        Ok(made) => made,
+        Err(error) => {
+            print_note(&format!("the nemesis block was not executed, which needs a temporary folder: {error}"));
+            return Ok(());
+        }
+    };
     let mut importer = BlockImporter::new(&scratch, &settings.network, nemesis, Vec::new(), ImportOptions::DEFAULT)?;
     begin_chain(&mut importer, settings, system)
 }

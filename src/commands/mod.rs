@@ -23,6 +23,7 @@ pub mod watch;
 
 use std::convert::Infallible;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -363,7 +364,7 @@ fn listening_text(setting: &str, error: &io::Error) -> String {
 
 /// Describes why the store in a folder cannot be opened.
 fn cannot_open(folder: &Path, error: &StoreError) -> String {
-    let (path, folder) = (shell_word(folder), folder.display());
+    let (path, folder) = (shell_word(folder.display()), folder.display());
     match error {
         StoreError::Folder(..) => error.to_string(),
         StoreError::Schema { .. } => format!(
@@ -374,7 +375,7 @@ fn cannot_open(folder: &Path, error: &StoreError) -> String {
     }
 }
 
-/// Exit code: wrong command line or settings. clap uses the same code.
+/// Exit code: wrong command line, settings or files that the settings name. clap uses the same code.
 const EXIT_USAGE: u8 = 2;
 
 impl CommandError {
@@ -400,9 +401,9 @@ impl CommandError {
     }
 }
 
-/// Returns a path as a word of a command to copy: in quotes if a shell would split or change it.
-fn shell_word(path: &Path) -> String {
-    let text = path.display().to_string();
+/// Returns a word of a command to copy: in quotes if a shell would split or change it.
+pub fn shell_word(word: impl fmt::Display) -> String {
+    let text = word.to_string();
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&b) || !b.is_ascii();
     if !text.is_empty() && text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
@@ -576,9 +577,10 @@ mod tests {
             ("a b.properties", "'a b.properties'"),
             ("ace's/$HOME", "'ace'\\''s/$HOME'"),
             ("~/x", "'~/x'"),
+            ("http://[::1]:7890/api", "'http://[::1]:7890/api'"),
             ("", "''"),
         ] {
-            assert_eq!(shell_word(Path::new(path)), word);
+            assert_eq!(shell_word(path), word);
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 
-use super::{CommandError, Common, print, print_json, usage};
+use super::{CommandError, Common, failed, print, print_json, usage};
 use crate::config::Settings;
 use crate::local_cookie::LocalCookie;
 use crate::logging;
@@ -44,7 +44,9 @@ pub struct Peers {
 
 /// Runs `nisd peers`.
 pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
-    let (body, report) = node_of(command.node.as_deref(), command.data.is_some(), settings)?.peers()?;
+    let node = node_of(command.node.as_deref(), command.data.is_some(), settings)?;
+    let none_runs = || failed(format!("no node runs on {}: start it, or name another one", settings.data.display()));
+    let (body, report) = node.ok_or_else(none_runs)?.peers()?;
     if command.json {
         print_json(&body)?;
     } else {
@@ -56,20 +58,27 @@ pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Returns the named node; else the one that runs on the data folder, if the command names that; else that of the settings.
-pub(super) fn node_of(named: Option<&str>, names_data: bool, settings: &Settings) -> Result<NodeClient, CommandError> {
-    let running = if names_data { LocalCookie::url_in(&settings.data) } else { None };
-    let url = match named.map(str::to_owned).or(running) {
-        Some(url) => url,
-        None if settings.http.port == 0 => {
+/// Returns the named node; else the one that runs on the data folder, if the command names that, or `None` if none does; else
+/// that of the settings.
+pub(super) fn node_of(
+    named: Option<&str>,
+    names_data: bool,
+    settings: &Settings,
+) -> Result<Option<NodeClient>, CommandError> {
+    let running = if names_data && named.is_none() { Some(LocalCookie::url_in(&settings.data)) } else { None };
+    let url = match (named, running) {
+        (Some(url), _) => url.to_owned(),
+        (None, Some(Ok(url))) => url,
+        (None, Some(Err(error))) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        _ if settings.http.port == 0 => {
             return Err(usage(
                 "nem.httpPort = 0 lets the system choose a port, which the node logs at its start: name it with --node \
                  http://127.0.0.1:PORT, or the folder of the node with --data",
             ));
         }
-        None => settings.url(),
+        _ => settings.url(),
     };
-    super::node(&url, Some(&settings.data))
+    super::node(&url, Some(&settings.data)).map(Some)
 }
 
 /// Returns hints for the operator.

@@ -63,26 +63,31 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
     let node = node_of(command.node.as_deref(), command.data.is_some(), settings)?;
     // Even if a node answers, it does not use this store.
     let is_unused = command.data.is_some() && store::exists(&settings.data) && store::is_unlocked(&settings.data);
-    let answer = if is_unused { None } else { Some(node.metrics()) };
+    let answer = node.as_ref().filter(|_| !is_unused).map(NodeClient::metrics);
     let (store, metrics) = match answer {
         Some(Ok(metrics)) => (None, metrics),
         Some(Err(error)) if command.node.is_some() || !matches!(error, NodeError::NoAnswer { .. }) => {
             return Err(error.into());
         }
         no_answer => match (store_metrics(settings, system), no_answer) {
-            (Err(CommandError::Open(folder, StoreError::Empty)), Some(Err(error))) => {
+            (Err(CommandError::Open(folder, StoreError::Empty)), no_answer) => {
                 let folder = folder.display();
+                let answer = match no_answer {
+                    Some(Err(error)) => error.to_string(),
+                    _ => format!("No node runs on {folder}."),
+                };
                 return Err(failed(format!(
-                    "{error} There is no store in {folder} either: `nisd run` starts a node; --config, --node or --data \
+                    "{answer} There is no store in {folder} either: `nisd run` starts a node; --config, --node or --data \
                      name another"
                 )));
             }
             (read, _) => (Some(settings.data.display().to_string()), read?),
         },
     };
-    let seen = StatusReport { node: node.url(), store, metrics, before: None };
+    let seen =
+        StatusReport { node: node.as_ref().map(NodeClient::url).unwrap_or_default(), store, metrics, before: None };
     let is_live = seen.store.is_none() && !command.json && !command.once;
-    if is_live && logging::is_screen(&io::stdout()) && io::stdin().is_terminal() {
+    if let Some(node) = node.filter(|_| is_live && logging::is_screen(&io::stdout()) && io::stdin().is_terminal()) {
         return show_live(&node, seen, &stop).map_err(CommandError::output);
     }
     if command.json { print_json(&json_text(&seen)) } else { print(&text(&seen)) }

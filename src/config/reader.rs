@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 
 use super::kind::{Kind, Source};
 use super::table::{self, DefaultValue};
+use crate::crypto::keys::USUAL_KEY_DIGITS;
 use crate::files;
 use crate::model::NetworkByte;
 
@@ -126,17 +127,15 @@ pub(super) fn quoted(text: &str) -> String {
     format!("{short:?}")
 }
 
-/// Formats a wrong value for an error, like [`quoted`]; hides a text that may be a private key in the wrong place.
+/// Formats a value like [`quoted`]; hides a text that may be a private key in the wrong place.
 pub(super) fn redact_value(text: &str) -> String {
-    let is_key = |part: &str| part.len() >= KEY_DIGITS;
+    let is_key = |part: &str| part.len() >= USUAL_KEY_DIGITS;
     if text.split(|c: char| !c.is_ascii_hexdigit()).any(is_key) {
         return format!("a text of {} characters (not shown: it may be a private key)", text.chars().count());
     }
     quoted(text)
 }
 
-/// Consecutive hex digits that may be a private key: 64, of which some may be missing.
-const KEY_DIGITS: usize = 58;
 /// Longest unknown key that is shown; a longer one may be a private key that lost its separator.
 const MAX_SHOWN_KEY: usize = 60;
 /// Consecutive hex digits that may be part of a private key.

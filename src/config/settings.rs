@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::kind::{Bind, elements, parse_host_names};
 use super::network::{self, AFTER_ALL_FORKS, Identity, KnownPeers, NemesisSource, is_known, peers_file_name};
 use super::properties::{self, MAX_FILE_BYTES};
-use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, quoted, redact_key};
+use super::reader::{ConfigError, Diagnostic, Layers, Origin, Override, Problem, Reader, redact_key, redact_value};
 use super::table::{
     self, DefaultValue, HttpSettings, Key, NetworkSettings, NodeSettings, PeerSettings, WebsocketSettings,
 };
@@ -318,7 +318,7 @@ impl Settings {
     pub fn reload(&mut self, new: Settings) -> Vec<SettingChange> {
         let changes = table::keys().filter_map(|key| {
             let texts = [&self.explicit, &new.explicit].map(|explicit| text_of(key, explicit));
-            let values = texts.map(|text| if key.is_secret { "(not shown)".to_owned() } else { quoted(text) });
+            let values = texts.map(|text| if key.is_secret { "(not shown)".to_owned() } else { redact_value(text) });
             (texts[0] != texts[1]).then_some(SettingChange { key: key.name, values, is_live: key.is_live })
         });
         let changes: Vec<SettingChange> = changes.collect();

@@ -227,7 +227,7 @@ impl RunContext<'_> {
             let now = reactor.server.time.monotonic;
             disk.request_sync(now);
             node.disk_asked_at = disk.helper.asked_at();
-            self.resolvers.work([&mut reactor.server.fetcher.names, &mut self.active.local_names], now);
+            self.resolvers.work([&mut self.active.local_names, &mut reactor.server.fetcher.names], now);
             if self.active.look_up_local(now) {
                 node.reload(&self.active.settings, self.active.local(), Vec::new());
             }
@@ -319,7 +319,7 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
         None => {
             let url = settings.url();
             let page = if settings.http.explorer { format!("{url}/explorer, ") } else { String::new() };
-            log::info!("view the node: {page}nisd status --node {url}");
+            log::info!("view the node: {page}nisd status --node {}", commands::shell_word(&url));
         }
     }
 }

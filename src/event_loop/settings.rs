@@ -114,7 +114,7 @@ fn log_without_ipv6(error: &CommandError) {
 }
 
 /// Interval between lookups of the names of clients that may be local.
-const LOOKUP_INTERVAL: Duration = Duration::from_secs(60);
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(5 * 60);
 /// Names whose addresses are remembered; a list has at most as many entries.
 const MAX_LOCAL_NAMES: usize = 1_024;
 
@@ -144,7 +144,7 @@ impl<'a> ActiveSettings<'a> {
         ActiveSettings { reader, settings, addresses, local_names, look_up_at: Duration::ZERO, cookie, listed }
     }
 
-    /// Takes the addresses of names of clients that may be local, and asks each minute for those that are missing. Returns
+    /// Takes the addresses of names of clients that may be local, and asks again for those that are missing. Returns
     /// whether there are new ones.
     pub fn look_up_local(&mut self, now: Duration) -> bool {
         let hosts = &self.settings.http.local.hosts;
@@ -152,17 +152,17 @@ impl<'a> ActiveSettings<'a> {
             self.look_up_at = now + LOOKUP_INTERVAL;
             hosts.iter().enumerate().for_each(|(index, host)| self.local_names.resolve(host, index, now));
         }
-        let before = self.addresses.clone();
+        let mut is_new = false;
         for (index, resolution) in self.local_names.resolved.drain(..) {
-            match (hosts.get(index), resolution) {
-                (Some(_), Ok(found)) => found.iter().for_each(|address| self.addresses.add(*address)),
-                (Some(host), Err(why)) => {
-                    log::warn!("nis.additionalLocalIps: {host} cannot be looked up, which is tried again: {why}");
-                }
-                (None, _) => {}
+            match resolution {
+                Ok(found) => found.iter().for_each(|address| is_new |= self.addresses.add(*address)),
+                Err(why) => log::warn!(
+                    target: nisd_core::FREQUENT,
+                    "nis.additionalLocalIps: {} cannot be looked up, which is tried again: {why}", hosts[index]
+                ),
             }
         }
-        self.addresses != before
+        is_new
     }
 
     /// Returns what gives clients local access.
@@ -191,7 +191,8 @@ impl<'a> ActiveSettings<'a> {
             log::log!(level, "{change}");
         }
         self.addresses = self.settings.http.local.clone();
-        self.look_up_at = Duration::ZERO;
+        // What was asked for an earlier list has no effect, and all names are looked up again.
+        (self.local_names, self.look_up_at) = (Names::new(MAX_LOCAL_NAMES), Duration::ZERO);
         self.look_up_local(reactor.server.time.monotonic);
         log::set_max_level(self.settings.node.log_level);
         let max_connections = process::raise_descriptor_limit().0;

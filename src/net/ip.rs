@@ -129,18 +129,20 @@ impl LocalAddresses {
         }
         let host = parse_host(entry).map_err(|why| format!("{WRONG}: {why}"))?;
         match host.parse() {
-            Ok(address) => self.add(address),
+            Ok(address) => _ = self.add(address),
             Err(_) => self.hosts.push(host),
         }
         Ok(())
     }
 
-    /// Adds an address, once.
-    pub fn add(&mut self, address: IpAddr) {
+    /// Adds an address. Returns whether it is new.
+    pub fn add(&mut self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        if !self.addresses.contains(&address) {
+        let is_new = !self.addresses.contains(&address);
+        if is_new {
             self.addresses.push(address);
         }
+        is_new
     }
 
     /// Returns whether a client is local. An IPv4-mapped IPv6 address counts as IPv4.
@@ -319,20 +321,21 @@ pub fn may_be_name(host: &str) -> bool {
     name.len() <= MAX_HOST && name.split('.').all(is_label)
 }
 
-/// Checks that a text is an IP address or a host name, which has at least one letter.
+/// Checks that a text is an IP address or a host name, which has at least one letter. The error does not repeat the text,
+/// which may be a private key in the wrong place.
 fn check_host(host: &str) -> Result<(), String> {
     if host.is_empty() {
         Err("the host is missing".to_owned())
     } else if host.contains(':') || host.parse::<Ipv4Addr>().is_ok() {
         Ok(())
     } else if host.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
-        Err(format!("{host:?} is not an IPv4 address, which has four numbers from 0 to 255"))
+        Err("it is not an IPv4 address, which has four numbers from 0 to 255".to_owned())
     } else if !host.is_ascii() {
-        Err(format!("{host:?} has letters other than a to z; write the name in its ASCII form, which begins with xn--"))
+        Err("it has letters other than a to z; write the name in its ASCII form, which begins with xn--".to_owned())
     } else if may_be_name(host) && host.bytes().any(|b| b.is_ascii_alphabetic()) {
         Ok(())
     } else {
-        Err(format!("{host:?} is neither a host name nor an IP address"))
+        Err("it is neither a host name nor an IP address".to_owned())
     }
 }
 

@@ -47,33 +47,46 @@ impl LocalCookie {
     }
 
     /// Returns the value of the header `Authorization` for a request on a connection from `own` to `server`; `None` if that
-    /// is not the server of this secret. A server at the address of this end is on this machine.
+    /// is not the server of this secret. A server at the address of this end is on this machine; at another address than
+    /// that of the node, it may be somebody else's.
     pub fn authorization_for(&self, own: IpAddr, server: SocketAddr) -> Option<Zeroizing<String>> {
         let address = server.ip().to_canonical();
         let is_here = address.is_loopback() || address == own.to_canonical();
-        let is_own = is_here && self.port() == Some(server.port());
+        let is_at_node = self.address().is_none_or(|node| node.to_canonical() == address);
+        let is_own = is_here && is_at_node && self.port() == Some(server.port());
         is_own.then(|| Zeroizing::new(format!("{SCHEME} {}", self.0.as_str())))
     }
 
-    /// Returns the URL of the node that runs on a data folder, as its file tells.
-    pub fn url_in(folder: &Path) -> Option<String> {
-        let (_, cookie) = LocalCookie::read(folder).ok()?;
-        let (authority, node) = (cookie.authority()?, cookie.0.rsplit_once('.')?.0);
-        Some(if authority.contains(':') { format!("http://{node}") } else { format!("{LOOPBACK}{node}") })
+    /// Returns the URL of the node that runs on a data folder, as its file tells; an error of the kind `NotFound` if none
+    /// runs there.
+    pub fn url_in(folder: &Path) -> io::Result<String> {
+        let (file, cookie) = LocalCookie::read(folder)?;
+        // A running node holds the lock, if the file system has locks.
+        if file.try_lock_shared().is_ok() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let node = cookie.node();
+        Ok(if cookie.address().is_some() { format!("http://{node}") } else { format!("{LOOPBACK}{node}") })
     }
 
     /// Returns the address at which the node is reached; `None` if that is 127.0.0.1.
     pub fn address(&self) -> Option<IpAddr> {
-        self.authority()?.parse().ok().map(|at: SocketAddr| at.ip())
+        self.authority().parse().ok().map(|at: SocketAddr| at.ip())
     }
 
-    /// Returns the part before the context of the node: `7890` or `10.0.0.5:7890`.
-    fn authority(&self) -> Option<&str> {
-        self.0.rsplit_once('.')?.0.split('/').next()
+    /// Returns where the node is: `7890`, or `10.0.0.5:7890/context` if it is not at 127.0.0.1 or has a context.
+    fn node(&self) -> &str {
+        self.0.rsplit_once('.').map_or("", |(node, _)| node)
+    }
+
+    /// Returns the part of it before the context.
+    fn authority(&self) -> &str {
+        self.node().split('/').next().unwrap_or_default()
     }
 
     fn port(&self) -> Option<u16> {
-        self.authority()?.rsplit(':').next()?.parse().ok()
+        let authority = self.authority();
+        authority.parse().ok().or_else(|| authority.parse().ok().map(|at: SocketAddr| at.port()))
     }
 
     /// Reads the secret of the node that runs on a data folder. Also returns its file.
@@ -202,6 +215,12 @@ mod tests {
         ] {
             assert_eq!(sent_to(&cookie, from, server), own, "{server}");
         }
+        // A node at another address than 127.0.0.1 is nowhere else.
+        let elsewhere = LocalCookie::new("http://10.0.0.1:7890/api", &[7; SECRET_BYTES]);
+        assert!(sent_to(&elsewhere, "10.0.0.1", "10.0.0.1:7890").is_some());
+        for (from, server) in [("127.0.0.1", "127.0.0.1:7890"), ("::1", "[::1]:7890"), ("10.0.0.2", "10.0.0.2:7890")] {
+            assert_eq!(sent_to(&elsewhere, from, server), None, "{server}");
+        }
         for (from, server) in [
             ("10.0.0.1", "10.0.0.1:7891"),
             ("10.0.0.1", "10.0.0.2:7890"),
@@ -216,7 +235,7 @@ mod tests {
     fn the_file_tells_where_its_node_is() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path();
-        assert_eq!(LocalCookie::url_in(place), None);
+        assert!(LocalCookie::url_in(place).is_err());
         for (url, node, port) in [
             ("http://127.0.0.1:7890", "7890", 7890),
             ("http://127.0.0.1:7890/a.b/c-d_~", "7890/a.b/c-d_~", 7890),
@@ -224,18 +243,23 @@ mod tests {
             ("http://127.0.0.2:1/api", "127.0.0.2:1/api", 1),
             ("http://[2001:db8::1]:65535/7", "[2001:db8::1]:65535/7", 65535),
         ] {
-            leave(place, &LocalCookie::new(url, &[7; SECRET_BYTES]));
+            let _file = CookieFile::write(place, &LocalCookie::new(url, &[7; SECRET_BYTES])).unwrap();
             assert_eq!(fs::read_to_string(place.join(FILE)).unwrap(), format!("{node}.{}", "07".repeat(32)));
-            assert_eq!(LocalCookie::url_in(place).as_deref(), Some(url));
+            assert_eq!(LocalCookie::url_in(place).unwrap(), url);
             let address = LocalCookie::find(place, port).unwrap().address().map(|address| address.to_string());
             assert_eq!(address.is_some(), node.contains(':'), "{url}");
             assert!(address.is_none_or(|address| url.contains(&address)), "{url}");
             assert!(LocalCookie::find(place, 2).is_err(), "{url}");
         }
         let longest = format!("http://[{0}:8888]:65535/{1}", "8888:".repeat(7).trim_end_matches(':'), "a".repeat(63));
-        leave(place, &LocalCookie::new(&longest, &[7; SECRET_BYTES]));
+        let _file = CookieFile::write(place, &LocalCookie::new(&longest, &[7; SECRET_BYTES])).unwrap();
         assert_eq!(fs::metadata(place.join(FILE)).unwrap().len(), 176);
-        assert_eq!(LocalCookie::url_in(place), Some(longest));
+        assert_eq!(LocalCookie::url_in(place).unwrap(), longest);
+        // Of a killed node, and one that names no address.
+        leave(place, &LocalCookie::new("http://127.0.0.1:7890", &[7; SECRET_BYTES]));
+        assert_eq!(LocalCookie::url_in(place).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let _file = CookieFile::write(place, &LocalCookie::new("http://node.example:80", &[7; SECRET_BYTES])).unwrap();
+        assert_eq!(LocalCookie::url_in(place).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]

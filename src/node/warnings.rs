@@ -13,6 +13,8 @@ use crate::peer::io::Now;
 
 /// How many seconds the tip may be ahead of the clock, as the rules of the network allow for blocks.
 const MAX_AHEAD: i32 = 10;
+/// Difference from the peers' clocks from which on a jump away from them is not accepted.
+const DISPUTED_MILLIS: u64 = 60_000;
 /// Minimum interval between warnings about the clock or about a chain that is ahead of it.
 const CLOCK_WARNING_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -48,7 +50,7 @@ impl Node<'_> {
             self.harvester.postpone(self.clock_monitor.distrusted_until);
             self.block_processor.drop_harvested();
             if let Some(peers) = &mut self.peers {
-                peers.time_sync.clock_jumped(jump);
+                peers.clock_jumped(jump);
             }
             self.mempool.clock_jumped(jump);
         }
@@ -61,8 +63,9 @@ impl Node<'_> {
             );
         }
         let difference = self.peers.as_ref().and_then(|peers| peers.time_sync.clock_difference());
-        // A jump is accepted once the clock has been steady for a while, unless it has led away from the peers' clocks.
-        self.mempool.is_clock_disputed &= now.monotonic < self.clock_monitor.distrusted_until || difference.is_some();
+        // A jump is accepted once the clock has been steady for a while, unless it has led far away from the peers' clocks.
+        let is_far = difference.is_some_and(|millis| millis.unsigned_abs() >= DISPUTED_MILLIS);
+        self.mempool.is_clock_disputed &= now.monotonic < self.clock_monitor.distrusted_until || is_far;
         if let Some(millis) = difference.filter(|_| follows_system_clock && now.monotonic >= self.warn_at.offset) {
             self.warn_at.offset = now.monotonic + CLOCK_WARNING_INTERVAL;
             let seconds = millis as f64 / 1000.0;

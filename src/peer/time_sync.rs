@@ -123,7 +123,7 @@ impl TimeSync {
         self.clock_difference.filter(|difference| difference.unsigned_abs() > CLOCK_TOLERANCE)
     }
 
-    /// Follows a jump of the system's clock by `millis`, which the peers' clocks have not made.
+    /// Follows a jump of the system's clock by `millis`, as if the peers' clocks had not made it, until they are asked.
     pub fn clock_jumped(&mut self, millis: i64) {
         self.clock_difference = self.clock_difference.map(|difference| difference.saturating_sub(millis));
     }

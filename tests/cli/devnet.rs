@@ -394,11 +394,13 @@ fn every_url_that_is_shown_leads_to_the_node() {
         run([&status_of[..], &[outside]].concat()).expect_failure(1, &["no route", "nem.apiContext"]);
         let ended = node.stop();
         let shown = ended.text();
+        // A shell would take brackets for a pattern.
+        let quote = if url.contains('[') { "'" } else { "" };
         for words in [
             format!("  {url}/explorer in a browser"),
-            format!("status --node {url}\n"),
-            format!("curl {url}/chain/height\n"),
-            format!("--node {url} --wait\n"),
+            format!("status --node {quote}{url}{quote}\n"),
+            format!("curl {quote}{url}/chain/height{quote}\n"),
+            format!("--node {quote}{url}{quote} --wait\n"),
             format!("ws://{host}:{websocket}/w/messages/websocket"),
         ] {
             assert!(shown.contains(&words), "{words} is missing in {shown}");

@@ -225,7 +225,9 @@ fn the_status_is_read_from_the_node_or_otherwise_from_its_store() {
     let shown = status(&["--data", &data, "--set", &format!("nem.httpPort={}", other.http.port())]);
     assert!(is_of_store(&shown.expect_success().text()), "a node that runs on another store is not asked");
     let nothing = folder.path().join("nothing").to_str().expect("a path").to_owned();
-    status(&["--data", &nothing, "--set", &format!("nem.httpPort={}", closed_port().port())])
+    let port = format!("nem.httpPort={}", closed_port().port());
+    status(&["--data", &nothing]).expect_failure(1, &["No node runs on", "no store in", &nothing, "`nisd run`"]);
+    status(&["--set", &format!("nem.folder={nothing}"), "--set", &port])
         .expect_failure(1, &["does not answer", "no store in", &nothing, "`nisd run`"]);
 }
 

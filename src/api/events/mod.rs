@@ -47,7 +47,7 @@ pub const MAX_ADDRESSES: usize = 10_000;
 const MAX_CONFIRMATIONS: i64 = 1_000_000;
 
 /// Parameters of a stream. `POST /events` has the addresses in its body.
-const PARAMETERS: [&str; 6] = ["address", "after", "confirmations", "from", "kinds", "mosaic"];
+const PARAMETERS: [&str; 7] = ["address", "after", "confirmations", "from", "kinds", "lastEventId", "mosaic"];
 
 /// `GET /events`
 fn of_query(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
@@ -96,7 +96,10 @@ fn start_of(context: &RequestContext<'_>) -> Result<Start, ApiError> {
     let mut headers = context.request.headers().filter(|(name, _)| name.eq_ignore_ascii_case(b"Last-Event-ID"));
     // What is no UTF-8 is no id either.
     let header = headers.find(|(_, id)| !id.is_empty()).map(|(_, id)| String::from_utf8_lossy(id));
-    if let Some(id) = header.map_or_else(|| context.parameter("after"), |id| Ok(Some(id)))? {
+    // Libraries that cannot set headers in a browser append the last id to the query.
+    let appended = context.parameter("lastEventId")?.filter(|id| !id.is_empty());
+    let id = [header, appended, context.parameter("after")?].into_iter().flatten().next();
+    if let Some(id) = id {
         let rewrite_limit = context.node.chain.network.chain.rewrite_limit;
         let place = Place::parse(&id, rewrite_limit)
             .ok_or(ApiError::argument("the id of an event must be one that a stream sent"))?;

@@ -696,6 +696,7 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
         ("address=", " is not an address"),
         ("adress=TALICE", "adress is no parameter of this stream; it has address, after, confirmations"),
         ("from=1&confirmation=3", "confirmation is no parameter"),
+        ("from=1&lastEventId=1.2", "must be one that a stream sent"),
     ] {
         let (status, message) = Stream::new(&scene, query).error();
         assert_eq!(status, 400, "{query}: {message}");

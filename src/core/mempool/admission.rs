@@ -31,13 +31,17 @@ impl Mempool {
             return Err(result.into());
         }
         self.recent_results.insert(hash, self.uptime);
+        let has_lifetime = transaction.has_lifetime();
         let outcome = self.add(transaction, confirmed);
         // All others are remembered as neutral already.
         match &outcome {
             // It is tried again when its time has come, or our clock is set.
-            Err(Rejection::Result(
-                ValidationResult::FailureTimestampTooFarInFuture | ValidationResult::FailurePastDeadline,
-            )) => self.recent_results.forget(&hash),
+            Err(Rejection::Result(ValidationResult::FailureTimestampTooFarInFuture)) => {
+                self.recent_results.forget(&hash);
+            }
+            Err(Rejection::Result(ValidationResult::FailurePastDeadline)) if has_lifetime => {
+                self.recent_results.forget(&hash);
+            }
             Err(Rejection::Result(result)) => self.recent_results.set_result(&hash, *result),
             _ => {}
         }

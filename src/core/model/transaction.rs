@@ -110,6 +110,11 @@ impl Transaction {
         self.self_and_children().map(|one| one.deadline).fold(self.deadline, Timestamp::min)
     }
 
+    /// Returns whether it and its direct children can be valid at any time: their deadlines are after their time stamps.
+    pub fn has_lifetime(&self) -> bool {
+        self.self_and_children().all(|one| one.timestamp < one.deadline)
+    }
+
     /// Returns whether its deadline or that of a direct child has passed.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.last_valid() < now

@@ -293,9 +293,9 @@ mod tests {
         assert!(exists(place.path()));
         drop(check);
         // A killed one has left this.
-        let left = place.path().join("check-Ab3xYz");
+        let left = place.path().join("check-7");
         std::fs::create_dir(&left).unwrap();
-        std::fs::write(left.join(DATA_FILE), "a part").unwrap();
+        [DATA_FILE, crate::store::open::LOCK_FILE].iter().for_each(|name| std::fs::write(left.join(name), "a part").unwrap());
         copy(&store, place.path()).unwrap();
         remove_backup(place.path()).unwrap();
         assert!(!place.path().exists());

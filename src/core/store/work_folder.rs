@@ -96,7 +96,8 @@ impl Drop for WorkFolder {
 
 /// Returns whether an entry in a folder has the name of the folder of a check.
 pub(super) fn is_check(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(CHECK.as_bytes())
+    let number = name.as_encoded_bytes().strip_prefix(CHECK.as_bytes());
+    number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
 }
 
 /// Removes the folders that killed checks have left below another one.
@@ -112,11 +113,11 @@ pub(super) fn remove_abandoned_checks(parent: &Path) {
     }
 }
 
-/// Returns whether a folder has files of a store, and nothing else.
+/// Returns whether a folder has a lock, files of a store, and nothing else.
 fn holds_only_a_store(folder: &Path) -> io::Result<bool> {
     let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()?;
     let is_known = |name: &_| [DATA_FILE, LOCK_TABLE_FILE, LOCK_FILE].iter().any(|known| name == *known);
-    Ok(!names.is_empty() && names.iter().all(is_known))
+    Ok(names.iter().any(|name| name == LOCK_FILE) && names.iter().all(is_known))
 }
 
 #[cfg(test)]
@@ -156,17 +157,28 @@ mod tests {
         let running = WorkFolder::for_check(parent.path()).unwrap();
         assert_eq!(running.path(), of("check-1"));
         fs::write(of("check-1").join(DATA_FILE), "a part").unwrap();
-        for name in ["check-Ab3xYz", "check-results", "check-empty", "other"] {
+        for name in ["check-7", "check-8", "check-copy", "check-results", "check-9", "other"] {
             fs::create_dir(of(name)).unwrap();
         }
-        for file in ["check-Ab3xYz/data.mdb", "check-Ab3xYz/lock.mdb", "check-results/list", "other/data.mdb"] {
+        let files = [
+            "check-7/data.mdb",
+            "check-7/lock.mdb",
+            "check-7/nisd.lock",
+            "check-8/data.mdb",
+            "check-copy/data.mdb",
+            "check-copy/nisd.lock",
+            "check-results/list",
+            "other/data.mdb",
+        ];
+        for file in files {
             fs::write(of(file), "content").unwrap();
         }
         fs::write(of("check-file"), "content").unwrap();
         let second = WorkFolder::for_check(parent.path()).unwrap();
         assert_eq!(second.path(), of("check-2"));
-        assert!(!of("check-Ab3xYz").exists());
-        for name in ["check-1/data.mdb", "check-results/list", "check-empty", "check-file", "other/data.mdb"] {
+        assert!(!of("check-7").exists());
+        let kept = ["check-1/data.mdb", "check-8/data.mdb", "check-copy/data.mdb", "check-results/list", "check-9"];
+        for name in kept.into_iter().chain(["check-file", "other/data.mdb"]) {
             assert!(of(name).exists(), "{name}");
         }
         drop((running, second));

@@ -276,28 +276,27 @@ impl Manager {
 
     /// Adds peers of the operator's list. They are contacted at once, which identifies those without a key.
     pub fn add_listed_peers(&mut self, known: Vec<ListedPeer>) {
-        if let Some(refresh) = &mut self.refresh {
-            refresh.queue.extend(known.iter().map(|peer| match peer {
-                ListedPeer::Endpoint(endpoint) => Probe::new(endpoint, None, ProbeReason::Selected),
-                ListedPeer::Node(info) => Probe::of(info, ProbeReason::Selected),
-            }));
-        } else if let Phase::Running(schedule) = &mut self.phase
-            && !known.is_empty()
-        {
-            schedule.run_now(Task::Refresh, self.now.monotonic);
+        if !known.is_empty() && self.refresh.is_none() {
+            self.run_soon(Task::Refresh);
         }
         let space = TableLimits::default().nodes.saturating_sub(self.unidentified.len());
         for peer in known.into_iter().take(space) {
-            match peer {
+            let probe = match peer {
                 ListedPeer::Endpoint(endpoint) => {
-                    self.unidentified.push(UnidentifiedPeer { endpoint, last_failure: None })
+                    let probe = Probe::new(&endpoint, None, ProbeReason::Selected);
+                    self.unidentified.push(UnidentifiedPeer { endpoint, last_failure: None });
+                    Some(probe)
                 }
                 ListedPeer::Node(info) => {
-                    let node = self.address_of(&info);
+                    let (node, probe) = (self.address_of(&info), Probe::of(&info, ProbeReason::Selected));
                     if let Err(rejected) = self.add_listed_peer(info) {
                         log::warn!("listed peer {node} is not added: {rejected:?}");
                     }
+                    self.table.may_be_contacted(&node, self.now.monotonic).then_some(probe)
                 }
+            };
+            if let Some(refresh) = &mut self.refresh {
+                refresh.queue.extend(probe);
             }
         }
     }
@@ -364,6 +363,13 @@ impl Manager {
         if let Phase::Running(schedule) = &mut self.phase {
             schedule.end(task, was_successful, self.now.monotonic, self.now.network);
         }
+    }
+
+    /// Follows a jump of the system's clock by `millis`. The peers are asked for their clocks at once: after a suspend of the
+    /// machine they have gone on as well.
+    pub fn clock_jumped(&mut self, millis: i64) {
+        self.time_sync.clock_jumped(millis);
+        self.run_soon(Task::TimeSynchronisation);
     }
 
     /// Makes a waiting task due now.
