@@ -109,7 +109,7 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
 
 /// Derives the settings that depend on this machine, and starts the log.
 fn prepare(mut settings: Settings) -> Settings {
-    settings.set_memory(event_loop::memory_limit());
+    settings.set_memory(event_loop::memory_limit().unwrap_or(0));
     // The log is started once; it fails only then.
     let _ = logging::init(settings.node.log_level, SYSTEM.unix_millis, log_style(&settings));
     settings
