@@ -12,7 +12,8 @@ use nisd::commands::{self, Command, CommandError, CommandLine, Stop};
 use nisd::config::{Settings, load};
 use nisd::net::unix_millis;
 use nisd::{event_loop, logging};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use nix::sys::signal::SigSet;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 /// Returns version, commit, LMDB version and target of this build.
@@ -22,8 +23,7 @@ fn long_version() -> String {
 }
 
 fn main() -> ExitCode {
-    // A handler that does nothing: a write beyond the limit on file sizes fails, and the error says so.
-    let _ = flag::register(SIGXFSZ, Stop::default());
+    take_signals();
     // This variable allows core dumps and debuggers if it is set to anything.
     if std::env::var_os("NISD_CORE_DUMPS").is_none() {
         event_loop::forbid_core_dumps();
@@ -49,6 +49,16 @@ fn main() -> ExitCode {
     }
     logging::finish();
     result.map_or_else(|error| error.exit_code().into(), |()| ExitCode::SUCCESS)
+}
+
+/// Undoes what a parent may have done to the signals of this process.
+fn take_signals() {
+    // A handler that does nothing: a write beyond the limit on file sizes fails, and the error says so. The end of a child
+    // process is told only if its signal is not ignored.
+    for signal in [SIGXFSZ, SIGCHLD] {
+        let _ = flag::register(signal, Stop::default());
+    }
+    let _ = SigSet::empty().thread_set_mask();
 }
 
 /// Runs a command.
@@ -109,7 +119,7 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
 
 /// Derives the settings that depend on this machine, and starts the log.
 fn prepare(mut settings: Settings) -> Settings {
-    settings.set_memory(event_loop::memory_limit());
+    settings.set_memory(event_loop::memory_limit().unwrap_or(0));
     // The log is started once; it fails only then.
     let _ = logging::init(settings.node.log_level, SYSTEM.unix_millis, log_style(&settings));
     settings

@@ -26,13 +26,16 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser, UnknownArgumentValueParser};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use rustix::event::PollFlags;
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use zeroize::Zeroizing;
@@ -42,9 +45,9 @@ use crate::clock::System;
 use crate::codec::text::NotText;
 use crate::config::{ConfigError, NemesisError, Origin, Override, Settings};
 use crate::files;
-use crate::logging::eprint_line;
+use crate::logging::{eprint_line, wait_until_ready};
 use crate::model::Height;
-use crate::store::{Options, StoreError};
+use crate::store::{Options, StoreError, lock_holder};
 use crate::wallet::{NodeClient, NodeError};
 
 /// Returns the examples and notes below the help of a command.
@@ -363,14 +366,18 @@ fn listening_text(setting: &str, error: &io::Error) -> String {
 }
 
 /// Describes why the store in a folder cannot be opened.
-fn cannot_open(folder: &Path, error: &StoreError) -> String {
-    let (path, folder) = (shell_word(folder.display()), folder.display());
+fn cannot_open(path: &Path, error: &StoreError) -> String {
+    let (word, folder) = (shell_word(path.display()), path.display());
     match error {
         StoreError::Folder(..) => error.to_string(),
         StoreError::Schema { .. } => format!(
-            "{folder}: {error}, or transfer the chain: `nisd export --data {path} --output blocks.bin` with that \
+            "{folder}: {error}, or transfer the chain: `nisd export --data {word} --output blocks.bin` with that \
              version, then `nisd import --config SETTINGS --data NEW-FOLDER blocks.bin` with this one"
         ),
+        StoreError::InUse => {
+            let holder = lock_holder(path).map(|process| format!("; it is the process {process}"));
+            format!("{folder}: {error}{}", holder.unwrap_or_default())
+        }
         _ => format!("{folder}: {error}"),
     }
 }
@@ -439,10 +446,37 @@ fn store_options(settings: &Settings) -> Options {
 /// Flag that is set when the command must stop.
 pub type Stop = Arc<AtomicBool>;
 
+/// Time of one wait for a stream.
+const STREAM_WAIT: Duration = Duration::from_secs(60);
+
+/// Standard output. It waits until its reader accepts something, also where the parent has made it non-blocking.
+struct StandardOutput;
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        when_ready(&io::stdout(), PollFlags::OUT, || io::stdout().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        when_ready(&io::stdout(), PollFlags::OUT, || io::stdout().flush())
+    }
+}
+
+/// Returns the result of an operation on a stream, which is repeated whenever the stream is ready until it need not wait.
+fn when_ready<T>(stream: &impl AsFd, events: PollFlags, mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match operation() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait_until_ready(stream, events, STREAM_WAIT)?;
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Writes to standard output.
 fn print(text: &str) -> Result<(), CommandError> {
-    let mut output = io::stdout().lock();
-    output.write_all(text.as_bytes()).and_then(|()| output.flush()).map_err(CommandError::output)
+    StandardOutput.write_all(text.as_bytes()).and_then(|()| StandardOutput.flush()).map_err(CommandError::output)
 }
 
 /// Writes JSON with texts of a node to standard output. Control characters that JSON allows in a text could disturb the

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use rustix::event::PollFlags;
 use serde::Serialize;
 
 use super::keys::{load_key, public_key};
 use super::{
     CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, not_text, print, print_json, print_note,
-    random_bytes, usage,
+    random_bytes, usage, when_ready,
 };
 use crate::clock::System;
 use crate::codec::text::text_of_file;
@@ -419,8 +420,8 @@ fn read_input(path: &Path) -> Result<String, CommandError> {
         if path.as_os_str() != "-" {
             return Ok(files::read(path, MAX_INPUT_BYTES)?.to_vec());
         }
-        let mut bytes = Vec::new();
-        io::stdin().lock().take(MAX_INPUT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+        let (mut bytes, mut input) = (Vec::new(), io::stdin().lock().take(MAX_INPUT_BYTES as u64 + 1));
+        when_ready(&io::stdin(), PollFlags::IN, || input.read_to_end(&mut bytes))?;
         if bytes.len() > MAX_INPUT_BYTES {
             return Err(io::Error::other("it is too long for a transaction"));
         }

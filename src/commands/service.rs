@@ -287,6 +287,13 @@ mod tests {
         }
     }
 
+    /// The node reads `/proc/meminfo` and `/proc/sys/kernel/random/boot_id`.
+    #[test]
+    fn a_unit_hides_no_file_that_the_node_reads() {
+        let hides = |line: &String| ["ProcSubset=", "InaccessiblePaths="].iter().any(|name| line.starts_with(name));
+        assert!(!lines("/var/lib/nisd").iter().any(hides));
+    }
+
     #[test]
     fn a_unit_allows_writes_to_the_data_folder_and_reads_in_the_home_folder() {
         let lines = lines("/home/al/100%/store");

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::peers::{duration, node_of};
 use super::store::stored_network;
-use super::{CommandError, Common, Stop, failed, in_store, print, print_json, store_options};
+use super::{CommandError, Common, StandardOutput, Stop, failed, in_store, print, print_json, store_options};
 use crate::clock::{NetworkClock, System};
 use crate::config::Settings;
 use crate::logging;
@@ -181,7 +181,7 @@ impl Terminal {
         let mut modes = before.clone();
         modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
-        io::stdout().write_all(ENTER.as_bytes())?;
+        StandardOutput.write_all(ENTER.as_bytes())?;
         Ok(Terminal { before })
     }
 
@@ -189,8 +189,7 @@ impl Terminal {
     fn show(&self, text: &str) -> io::Result<()> {
         let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
         let (rows, columns) = size.map_or((24, 80), |size| (size.ws_row.into(), size.ws_col.into()));
-        let mut output = io::stdout().lock();
-        output.write_all(frame(text, rows, columns).as_bytes()).and_then(|()| output.flush())
+        StandardOutput.write_all(frame(text, rows, columns).as_bytes()).and_then(|()| StandardOutput.flush())
     }
 
     /// Waits for a key, for at most `time`, or for a signal. Returns whether the user quits.
@@ -212,7 +211,7 @@ impl Terminal {
 impl Drop for Terminal {
     fn drop(&mut self) {
         // If the terminal is gone, neither is needed.
-        let _ = io::stdout().write_all(LEAVE.as_bytes()).and_then(|()| io::stdout().flush());
+        let _ = StandardOutput.write_all(LEAVE.as_bytes()).and_then(|()| StandardOutput.flush());
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.before);
     }
 }

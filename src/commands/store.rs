@@ -11,7 +11,9 @@ use clap::Args;
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 
-use super::{CommandError, Common, Stop, folder, height, in_file, in_store, print, store_options, usage};
+use super::{
+    CommandError, Common, StandardOutput, Stop, folder, height, in_file, in_store, print, store_options, usage,
+};
 use crate::chain::{BrokenChain, HashChain};
 use crate::clock::System;
 use crate::codec::block_file::{self, BlockFile};
@@ -206,7 +208,7 @@ pub fn dump(command: &StoreArguments, settings: &Settings, stop: Stop) -> Result
     let (store, network) = open_existing(command, settings, AccessMode::Shared, stop)?;
     let snapshot = store.snapshot()?;
     let tip = store::tip(&snapshot)?.ok_or(StoreError::Empty)?;
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(StandardOutput);
     state::dump(&snapshot, &network, &tip, &mut out).and_then(|()| out.flush()).map_err(CommandError::output)
 }
 
@@ -240,7 +242,7 @@ pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), C
         return Err(CommandError::NoSuchHeight { requested: last.max(command.from), tip });
     }
     if is_stdout {
-        let mut out = BufWriter::new(io::stdout().lock());
+        let mut out = BufWriter::new(StandardOutput);
         return write_blocks(&snapshot, command.from, last, &mut out, CommandError::output);
     }
     let output = Output::create(path).map_err(in_file(path))?;

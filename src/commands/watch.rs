@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::{WaitOptions, wait};
 use serde::{Deserialize, Serialize};
 
 use super::{CommandError, DEFAULT_NODE, Stop, failed, height, in_file, not_text, usage};
@@ -432,6 +433,8 @@ impl Watcher<'_> {
             let _ = input.write_all(json.as_bytes()).and_then(|()| input.write_all(b"\n"));
         }
         let status = child.wait().map_err(not_run)?;
+        // The first process of a container is the parent of what the command has left behind.
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         if status.success() {
             return Ok(true);
         }

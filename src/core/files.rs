@@ -97,7 +97,7 @@ fn errno(error: &io::Error) -> Option<Errno> {
 /// Returns what to do about an error of the system.
 fn advice(error: &io::Error, path: Option<&Path>) -> Option<String> {
     let advice = match errno(error)? {
-        Errno::ACCESS | Errno::PERM => return Some(permission_advice(path)),
+        Errno::ACCESS | Errno::PERM => return Some(permission_advice(path, geteuid().as_raw())),
         Errno::FBIG => return Some(size_advice()),
         Errno::MFILE => "this process may open no more files: raise the limit (ulimit -n, LimitNOFILE=)",
         Errno::NFILE => "the system may open no more files: raise fs.file-max, or stop other programs",
@@ -122,12 +122,19 @@ fn advice(error: &io::Error, path: Option<&Path>) -> Option<String> {
     Some(advice.to_owned())
 }
 
-/// Returns the advice for a file that this user may not use: who may.
-fn permission_advice(path: Option<&Path>) -> String {
+/// Returns the advice for a file that a user may not use: who may, unless it would be a new one in a folder of root.
+fn permission_advice(path: Option<&Path>, user: u32) -> String {
     let path = path.and_then(|path| std::path::absolute(path).ok());
-    let owner = path.and_then(|path| path.ancestors().find_map(|path| fs::metadata(path).ok()));
-    match owner.filter(|owner| owner.uid() != geteuid().as_raw()) {
-        Some(owner) => run_as(owner.uid()),
+    let is_new = path.as_deref().is_some_and(|path| matches!(if_present(fs::symlink_metadata(path)), Ok(None)));
+    let found = |path: &Path| Some((path.to_owned(), fs::metadata(path).ok()?.uid()));
+    let existing = path.and_then(|path| path.ancestors().find_map(found));
+    match existing.filter(|(_, owner)| *owner != user) {
+        Some((folder, 0)) if is_new => format!(
+            "this user can create nothing in {}, which belongs to root: create a folder as root and give it to this user \
+             (mkdir, chown), or name another one, such as with --data",
+            folder.display()
+        ),
+        Some((_, owner)) => run_as(owner),
         None => {
             "change its permissions, or those of a folder above it, or run the command as a user who may".to_owned()
         }
@@ -719,7 +726,18 @@ mod tests {
         assert_eq!(owner(&place.join("beside")), (77, 78));
         replace_named(&place.join("replaced"), &[]).unwrap();
         assert_eq!(owner(&place.join("replaced")), (1234, 4321));
-        assert!(permission_advice(Some(&place.join("beside"))).contains("sudo -u '#77'"));
+        assert!(permission_advice(Some(&place.join("beside")), 0).contains("sudo -u '#77'"));
+    }
+
+    #[test]
+    fn nobody_is_told_to_be_root_for_a_new_folder() {
+        const NOBODY: u32 = 65534;
+        for missing in ["/nonexistent", "/nonexistent/nem/nisd"] {
+            let advice = permission_advice(Some(Path::new(missing)), NOBODY);
+            assert!(advice.contains("nothing in /, which belongs to root") && advice.contains("--data"), "{advice}");
+        }
+        let advice = permission_advice(Some(Path::new("/etc/passwd")), NOBODY);
+        assert!(advice.contains("run the command as root"), "{advice}");
     }
 
     #[test]

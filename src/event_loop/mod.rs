@@ -10,7 +10,7 @@ mod settings;
 pub use self::helper::run_if_helper;
 pub use self::process::{forbid_core_dumps, memory_limit, uptime};
 
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -59,6 +59,8 @@ struct RunContext<'a> {
     saved_peers: SavedPeersFile,
     /// Progress that is shown, and how.
     progress: Option<(BlockProgress, ProgressMeter)>,
+    /// Whether it was started from a terminal.
+    has_terminal: bool,
     system: System,
 }
 
@@ -107,6 +109,7 @@ pub fn run(
         readers,
         saved_peers: SavedPeersFile { path: settings.data.join(PEERS_FILE), has_failed: false },
         progress: None,
+        has_terminal: io::stdin().is_terminal(),
         system,
     };
     if let Some(rebuild) = rebuild {
@@ -284,6 +287,10 @@ impl RunContext<'_> {
         let mut is_to_reload = false;
         for signal in self.signals.pending() {
             match signal {
+                SIGHUP if self.has_terminal && !io::stdin().is_terminal() => {
+                    log::info!("the terminal of this node was closed");
+                    return true;
+                }
                 SIGHUP => is_to_reload = true,
                 SIGUSR1 => node.must_log_metrics = true,
                 _ => return true,

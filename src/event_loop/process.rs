@@ -52,13 +52,16 @@ pub fn reads_from_disk() -> u64 {
 }
 
 /// Returns the bytes of memory that this process may use: those of the machine, or fewer if its control group (`MemoryMax=`
-/// of systemd, a container) is limited. 0 if the system gives no information.
-pub fn memory_limit() -> u64 {
-    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-    let total = bytes(&read(Path::new("/proc/meminfo")), "MemTotal:").unwrap_or(0);
-    group_limits(&read(Path::new("/proc/self/cgroup")))
-        .filter_map(|path| read(&path).trim().parse().ok())
-        .fold(total, u64::min)
+/// of systemd, a container) is limited. `None` if the system gives no information.
+pub fn memory_limit() -> Option<u64> {
+    smallest_limit(|path| fs::read_to_string(path).unwrap_or_default())
+}
+
+fn smallest_limit(read: impl Fn(&Path) -> String) -> Option<u64> {
+    let total = bytes(&read(Path::new("/proc/meminfo")), "MemTotal:");
+    let groups = read(Path::new("/proc/self/cgroup"));
+    let limits = group_limits(&groups).filter_map(|path| read(&path).trim().parse().ok());
+    total.into_iter().chain(limits).min()
 }
 
 /// Returns the files that may limit the memory of a process in these control groups, given as in `/proc/self/cgroup`: those of
@@ -214,6 +217,23 @@ mod tests {
             "/sys/fs/cgroup/memory.max",
         ];
         assert_eq!(paths, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn the_smallest_limit_on_memory_counts_and_one_that_is_not_told_does_not() {
+        let limit = |files: &[(&str, &str)]| {
+            let content =
+                |path: &Path| files.iter().find(|file| Path::new(file.0) == path).map(|file| file.1.to_owned());
+            smallest_limit(|path| content(path).unwrap_or_default())
+        };
+        let machine = ("/proc/meminfo", "MemTotal:  4 kB\n");
+        let group = ("/proc/self/cgroup", "0::/a/b\n");
+        let of_group = |limit| ("/sys/fs/cgroup/a/memory.max", limit);
+        assert_eq!(limit(&[machine, group, of_group("1000\n")]), Some(1000));
+        assert_eq!(limit(&[machine, group, of_group("5000\n")]), Some(4096));
+        assert_eq!(limit(&[machine, group, of_group("max\n")]), Some(4096));
+        assert_eq!(limit(&[group, of_group("1000\n")]), Some(1000));
+        assert_eq!(limit(&[group, of_group("max\n")]), None);
     }
 
     #[test]

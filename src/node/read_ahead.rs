@@ -133,9 +133,9 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Lets requests wait for helpers from now on, on a machine with this much `memory`.
-    pub fn enable(&mut self, memory: u64, now: Duration) {
-        (self.memory, self.cold_until) = (memory.max(1), now + COLD_FOR);
+    /// Lets requests wait for helpers from now on, on a machine with this much `memory`, if that is known.
+    pub fn enable(&mut self, memory: Option<u64>, now: Duration) {
+        (self.memory, self.cold_until) = (memory.unwrap_or(u64::MAX).max(1), now + COLD_FOR);
     }
 
     /// Looks at the size of the store and at the number of `reads` from the disk by this process, if it is time for that.
@@ -420,7 +420,7 @@ impl ReadAhead {
     /// Returns one whose store is cold.
     pub fn cold(now: Duration) -> ReadAhead {
         let mut ahead = ReadAhead { store: SMALL_STORE + 2, ..ReadAhead::default() };
-        ahead.enable(SMALL_STORE + 1, now);
+        ahead.enable(Some(SMALL_STORE + 1), now);
         ahead
     }
 }
@@ -494,7 +494,7 @@ mod tests {
         let mut ahead = ReadAhead::default();
         ahead.see(1 << 40, 1, START);
         assert!(!parks(&mut ahead, 1, 1, 1, START), "there are no helpers");
-        ahead.enable(100 << 20, START);
+        ahead.enable(Some(100 << 20), START);
         for (store, later, expected) in [
             (SMALL_STORE, START, false),
             (SMALL_STORE + 1, START, true),
@@ -504,6 +504,8 @@ mod tests {
             ahead.see(store, 1, later);
             assert_eq!(parks(&mut ahead, 1, 1, 1, later), expected, "{store}");
         }
+        ahead.enable(None, START);
+        assert!(!parks(&mut ahead, 1, 1, 1, 4 * START), "a memory of unknown size has room for it");
     }
 
     #[test]

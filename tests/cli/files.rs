@@ -2,9 +2,11 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -14,6 +16,7 @@ use crate::common::daemon::{
 };
 use crate::common::data_folder::{ChainFiles, DataFolder, text};
 use crate::common::{folder_of_a_service, skip};
+use socket2::SockRef;
 use tempfile::TempDir;
 
 /// Files of a data folder, as nisd names them.
@@ -398,6 +401,50 @@ fn a_command_that_cannot_print_fails() {
         let ended = run_after("exec >/dev/full", arguments);
         ended.expect_failure(1, &["cannot write the output: No space left", "free some space"]);
     }
+}
+
+/// Returns both ends of a stream that has room for a few bytes; that of a program is non-blocking, as a parent may leave it.
+fn nonblocking_stream() -> (UnixStream, OwnedFd) {
+    let (ours, theirs) = UnixStream::pair().expect("a socket");
+    for end in [&ours, &theirs] {
+        SockRef::from(end).set_send_buffer_size(1).expect("a small one");
+    }
+    theirs.set_nonblocking(true).expect("a socket");
+    (ours, theirs.into())
+}
+
+#[test]
+fn a_command_waits_for_the_reader_of_its_output_where_that_is_non_blocking() {
+    let folder = DataFolder::full(&tiny());
+    let data = folder.path();
+    for arguments in [
+        &["help", "operating"][..],
+        &["dump", "--data", text(&data)],
+        &["export", "--data", text(&data), "--output", "-"],
+    ] {
+        let expected = run(arguments).expect_success().stdout;
+        let (mut reader, output) = nonblocking_stream();
+        let mut process = nisd(arguments).stdout(output).stderr(Stdio::inherit()).spawn().expect("the program starts");
+        // A few bytes at a time, so that there is never room for all of it.
+        let (mut bytes, mut part) = (Vec::new(), [0; 64]);
+        while let count @ 1.. = reader.read(&mut part).expect("bytes") {
+            bytes.extend_from_slice(&part[..count]);
+        }
+        assert!(process.wait().expect("a child").success(), "{arguments:?}");
+        assert!(bytes == expected, "{arguments:?}: {} of {} bytes", bytes.len(), expected.len());
+    }
+}
+
+#[test]
+fn a_command_waits_for_its_input_where_that_is_non_blocking() {
+    let (mut writer, input) = nonblocking_stream();
+    let command = nisd(["announce", "-"]).stdin(input).spawn().expect("the program starts");
+    // The program reads each byte before there is room for the next ones.
+    (0..2_000).for_each(|_| writer.write_all(b"x").expect("a reader"));
+    drop(writer);
+    let ended = command.wait_with_output().expect("a child");
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && told.contains("the input is not a transaction"), "{told}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Node, Process, args, new_network, nisd, run, wait_for};
+use crate::common::daemon::{Node, Process, args, new_network, nisd, program, run, wait_for};
 use crate::common::http::{Client, get};
 use crate::common::private_network::{Genesis, TOTAL, address, key_pair, private_key};
 use crate::common::{folder_of_a_service, skip};
@@ -105,6 +106,23 @@ fn systemd_is_notified_of_readiness_liveness_status_and_stopping() {
     node.process.signal("TERM");
     systemd.until("STOPPING=1");
     node.process.wait_with_timeout(MAX_WAIT).expect_success();
+}
+
+#[test]
+fn the_package_is_configured_although_the_operator_has_removed_the_settings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["getent", "adduser", "systemctl", "chown", "chmod"] {
+        // Those of the file fail if it is missing.
+        let script = "#!/bin/sh\ncase $0 in */ch*) [ -e \"$2\" ];; esac\n";
+        let path = folder.path().join(name);
+        fs::write(&path, script).expect("a file");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("own");
+    }
+    let search = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
+    let mut postinst = program("sh", [".packaging/debian/postinst", "configure"]);
+    postinst.current_dir(env!("CARGO_MANIFEST_DIR")).env("PATH", search);
+    let ended = Process::start(postinst).wait_with_timeout(MAX_WAIT).expect_success();
+    assert!(ended.text().contains("nisd is installed"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::common::daemon::{CommandOutput, Process, nisd, run, wait_for};
+use crate::common::daemon::{CommandOutput, Process, in_container, nisd, program, run, wait_for};
 use crate::common::http::{MAX_WAIT, ReceivedRequest, receive_request, response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -178,6 +178,42 @@ fn a_watch_resumes_at_the_event_whose_command_failed_and_after_a_lost_connection
     assert_eq!(server.paths(), ["POST /events?from=1", "POST /events", "POST /events"]);
     let body = server.requests.lock().unwrap()[0].body.clone();
     assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({"addresses": [BOB]}));
+}
+
+/// Returns a server that tells of this many payments, and the arguments of a watch that runs a command for each.
+fn payments(count: u64, command: &'static str) -> (EventServer, [&'static str; 3]) {
+    let events = (1..=count).map(|number| payment(&format!("{number}.0.a"), "transaction", number));
+    let server =
+        EventServer::start(vec![Connection::Keep(stream(&(synchronising("0.z") + &events.collect::<String>())))]);
+    (server, ["--state=state", "--exec", command])
+}
+
+#[test]
+fn a_command_that_has_succeeded_is_not_run_again_although_the_parent_ignores_the_end_of_processes() {
+    let folder = TempDir::new().unwrap();
+    let (server, arguments) = payments(2, "cat >>done");
+    let watch = nisd(["watch", "--node", &server.url].iter().chain(&arguments));
+    let mut ignoring = program("env", ["--ignore-signal=CHLD"]);
+    ignoring.arg(watch.get_program()).args(watch.get_args()).current_dir(folder.path());
+    let process = Process::start(ignoring);
+    wait_for("both payments", || (saved_id(folder.path()).as_deref() == Some("2.0.a")).then_some(()));
+    process.signal("TERM");
+    end(process).expect_success();
+    assert_eq!(done(folder.path()), ["transaction 1.0.a", "transaction 2.0.a"]);
+}
+
+#[test]
+fn processes_that_a_command_leaves_behind_are_collected_by_the_first_process_of_a_container() {
+    let folder = TempDir::new().unwrap();
+    let (server, arguments) =
+        payments(4, "(true &); sleep 0.1; cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ' >>ended; true");
+    let mut watch = nisd(["watch", "--node", &server.url]);
+    watch.args(arguments).current_dir(folder.path());
+    let Some(inside) = in_container(&watch) else { return };
+    let _process = Process::start(inside);
+    wait_for("all payments", || (saved_id(folder.path()).as_deref() == Some("4.0.a")).then_some(()));
+    let counts = fs::read_to_string(folder.path().join("ended")).expect("counts");
+    assert!(counts.lines().all(|count| ["0", "1"].contains(&count)), "more than that of the last command: {counts}");
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
@@ -63,6 +64,8 @@ pub fn closed_port() -> SocketAddr {
 /// Opens a pseudo-terminal; returns the end that shows it, and the one that a program uses.
 pub fn open_terminal() -> (File, File) {
     let screen = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal"));
+    // A program that kept it open would keep its own terminal.
+    fcntl_setfd(&screen, FdFlags::CLOEXEC).expect("a descriptor");
     grantpt(&screen).and_then(|()| unlockpt(&screen)).expect("a terminal");
     let name = ptsname(&screen, Vec::new()).expect("a name").into_string().expect("text");
     let flags = OFlags::NOCTTY.bits() as i32;
@@ -82,6 +85,19 @@ pub fn program<A: AsRef<OsStr>>(path: impl AsRef<OsStr>, arguments: impl IntoIte
     let mut command = Command::new(path);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Starts a command where it has the process number 1, as in a container of its own; `None` where this is not allowed.
+pub fn in_container(command: &Command) -> Option<Command> {
+    const ARGUMENTS: [&str; 4] = ["-rpf", "--kill-child", "--mount-proc", "--"];
+    if !Command::new("unshare").args(ARGUMENTS).arg("true").status().is_ok_and(|status| status.success()) {
+        super::skip("no process can have numbers of its own here");
+        return None;
+    }
+    let mut inside = program("unshare", ARGUMENTS);
+    inside.arg(command.get_program()).args(command.get_args());
+    inside.current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
+    Some(inside)
 }
 
 /// The result of a command.

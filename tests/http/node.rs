@@ -281,8 +281,9 @@ fn stop(signal: &str) {
 fn a_second_node_or_command_on_the_same_folder_is_rejected() {
     let folder = tempfile::tempdir().expect("a folder");
     let node = Node::start(args!["--data", folder.path()]);
+    let process = format!("it is the process {}", node.process.id());
     let is_rejected = |ended: CommandOutput| {
-        let words = [folder.path().to_str().expect("a path"), "another nisd uses the data folder"];
+        let words = [folder.path().to_str().expect("a path"), "another nisd uses the data folder", &process];
         ended.expect_failure(1, &words);
     };
     let data = args!["--data", folder.path()];

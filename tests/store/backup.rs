@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::daemon::{CommandOutput, Node, Process, assert_contains, nisd, run, wait_for};
+use crate::common::daemon::{CommandOutput, Node, Process, args, assert_contains, in_container, nisd, run, wait_for};
 use crate::common::data_folder::{ChainFiles, DataFolder, digest, hasty_network, height_and_digest, text};
 use crate::common::http::Client;
 use crate::common::slow_disk::SlowDisk;
@@ -57,6 +57,17 @@ fn repeated_backups_replace_the_previous_one_or_are_kept_beside_it() {
     names.sort();
     let heights: Vec<u64> = names.iter().map(|copy| digest(copy).0).collect();
     assert_eq!(heights, [40, 60], "{names:?}");
+}
+
+#[test]
+fn a_backup_in_another_container_than_the_node_says_where_to_run_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [data, copy] = ["store", "copy"].map(|name| folder.path().join(name));
+    let backup = nisd(args!["backup", "--data", data, copy]);
+    let [Some(node), Some(backup)] = [&Node::command(args!["--data", data]), &backup].map(in_container) else { return };
+    let _node = Node::from_command(node);
+    let ended = Process::start(backup).wait_with_timeout(Duration::from_secs(60));
+    ended.expect_failure(1, &["in another container", "docker exec", "--pid=container:NODE"]);
 }
 
 #[test]

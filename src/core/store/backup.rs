@@ -295,7 +295,9 @@ mod tests {
         // A killed one has left this.
         let left = place.path().join("check-7");
         std::fs::create_dir(&left).unwrap();
-        [DATA_FILE, crate::store::open::LOCK_FILE].iter().for_each(|name| std::fs::write(left.join(name), "a part").unwrap());
+        [DATA_FILE, crate::store::open::LOCK_FILE]
+            .iter()
+            .for_each(|name| std::fs::write(left.join(name), "a part").unwrap());
         copy(&store, place.path()).unwrap();
         remove_backup(place.path()).unwrap();
         assert!(!place.path().exists());

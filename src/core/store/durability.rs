@@ -23,8 +23,9 @@
 //! A record contains the boot id of the system run in which it was written. An opening for reading recovers nothing:
 //! during that run it reads the newest commit, since the page cache is intact; after it, it fails if there is a later
 //! commit than the recorded one. The record is written before the first transaction of each opening. That opening writes
-//! the record which it found once more, as the process before may have failed to synchronise it. A store without a record
-//! is used as it is: it was written by a version that waited for the disk.
+//! the record which it found once more, as the process before may have failed to synchronise it. While another process
+//! has the store open for changes, the run is the same one, also where the system does not tell it. A store without a
+//! record is used as it is: it was written by a version that waited for the disk.
 //!
 //! A helper process, if there is one, does the waiting (`src/event_loop/disk_sync.rs`): it synchronises the data
 //! file; then the record is written here, and the helper synchronises that. No other commit is made before both answers
@@ -51,6 +52,7 @@ use sha3::{Digest, Sha3_256};
 
 use super::error::{Result, StoreError, in_folder};
 use super::files::{self, DATA_FILE, FileFault, META_BYTES, MetaPage, sync_folder};
+use super::open::is_unlocked;
 use crate::codec::ByteReader;
 use crate::files::{Access, if_present, open_own};
 use crate::metrics::Histogram;
@@ -161,9 +163,9 @@ impl MetaRecord {
     }
 }
 
-/// Returns the record to which a store must be recovered: there are later commits that `boot` has not seen, or the meta
-/// pages of the data file are damaged.
-fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecord>> {
+/// Returns the record to which a store must be recovered: there are later commits, and it is not of the present run of the
+/// system, or the meta pages of the data file are damaged.
+fn record_to_recover(folder: &Path, is_present: impl FnOnce(BootId) -> bool) -> io::Result<Option<MetaRecord>> {
     let mut data = match open_own(&folder.join(DATA_FILE), Access::Read) {
         Ok(file) if file.metadata()?.len() > 0 => file,
         _ => return Ok(None),
@@ -176,7 +178,7 @@ fn record_to_recover(folder: &Path, boot: BootId) -> io::Result<Option<MetaRecor
     let is_near = |newest: &MetaPage| {
         (1..=MAX_COMMITS_AHEAD).contains(&newest.transaction_id.wrapping_sub(record.meta.transaction_id))
     };
-    if !is_damaged && (record.boot.is_same_run(boot) || !newest.as_ref().is_none_or(is_near)) {
+    if !is_damaged && (!newest.as_ref().is_none_or(is_near) || is_present(record.boot)) {
         return Ok(None);
     }
     if files::root_checksum(&data, &record.meta).is_ok_and(|roots| roots == record.roots) {
@@ -210,7 +212,7 @@ fn verify_roots(folder: &Path) -> Result<()> {
 /// access, before LMDB opens the store.
 pub fn recover_to_durable(folder: &Path) -> Result<()> {
     let put_back = || -> io::Result<()> {
-        let Some(record) = record_to_recover(folder, BootId::UNKNOWN)? else { return Ok(()) };
+        let Some(record) = record_to_recover(folder, |_| false)? else { return Ok(()) };
         log::warn!(
             "the last run ended before its last commit was on the disk; the store returns to the last durable commit, \
              and the blocks after it must be downloaded or imported again"
@@ -223,7 +225,9 @@ pub fn recover_to_durable(folder: &Path) -> Result<()> {
 
 /// Fails if a store must be recovered. For read-only access.
 pub fn reject_unrecovered(folder: &Path, boot: BootId) -> Result<()> {
-    match record_to_recover(folder, boot) {
+    // Whoever has the store open for changes has recovered it.
+    let is_present = |run: BootId| run.is_same_run(boot) || !is_unlocked(folder);
+    match record_to_recover(folder, is_present) {
         Ok(None) => verify_roots(folder),
         Ok(Some(_)) => Err(StoreError::RecoveryNeeded),
         Err(error) => Err(StoreError::Folder(folder.to_owned(), error)),
@@ -908,6 +912,16 @@ mod tests {
         assert_eq!(digest(&opened.0), durable);
         drop(opened);
         assert_eq!(digest(&look(OTHER).unwrap().0), durable);
+    }
+
+    #[test]
+    fn the_store_of_a_running_node_is_read_also_where_the_system_does_not_tell_its_run() {
+        let (folder, mut store, [_, newest]) = unsettled();
+        let look = |boot| Store::open_existing_with_boot(boot, folder.path(), AccessMode::Shared, OPTIONS);
+        let unknown = [BootId::UNKNOWN, OTHER];
+        unknown.iter().for_each(|boot| assert_eq!(digest(&look(*boot).unwrap().0), newest));
+        store.lock = None;
+        assert!(unknown.iter().all(|boot| matches!(look(*boot), Err(StoreError::RecoveryNeeded))));
     }
 
     #[test]

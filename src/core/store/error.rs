@@ -15,6 +15,9 @@ use crate::model::SettingDifference;
 /// Result of reading or writing the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
+/// The error of a lock that another process holds.
+const EAGAIN: i32 = Errno::AGAIN.raw_os_error();
+
 /// An error of the store. Input from peers or clients causes none of them.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -171,6 +174,13 @@ fn lmdb_text(error: &lmdb::Error) -> Cow<'static, str> {
         lmdb::Error::Panic => "the store failed during a commit and accepts no more; start the node again, nothing \
                                that was committed is lost"
             .into(),
+        lmdb::Error::Other(EAGAIN) => format!(
+            "a program in another container has the store open and the same process number as this one, {}, by which \
+             readers are told apart: run a command in the container of the node (docker exec) or with its processes \
+             (--pid=container:NODE), and start the node again when no such command runs",
+            std::process::id()
+        )
+        .into(),
         lmdb::Error::Other(number @ 1..) => {
             format!("the store failed: {}", files::describe(&io::Error::from_raw_os_error(*number))).into()
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, Transaction};
+use rustix::fs::{major, minor, stat};
 use rustix::io::Errno;
 
 use super::checksums::{VerifiedRanges, found, verify};
@@ -418,6 +419,19 @@ impl Drop for FolderLock {
 pub fn is_unlocked(folder: &Path) -> bool {
     let lock = if_present(open_own(&folder.join(LOCK_FILE), Access::Read));
     lock.is_ok_and(|lock| lock.is_none_or(|file| file.try_lock_shared().is_ok()))
+}
+
+/// Returns the process that may change the store, if there is one and the system tells it.
+pub fn lock_holder(folder: &Path) -> Option<u32> {
+    let file = stat(folder.join(LOCK_FILE)).ok()?;
+    let place = format!("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), file.st_ino);
+    // A line of it: `1: FLOCK  ADVISORY  WRITE 17317 fe:00:5324897 0 EOF`.
+    std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let is_exclusive = fields.next() == Some("FLOCK") && fields.nth(1) == Some("WRITE");
+        let process = fields.next()?.parse().ok()?;
+        (is_exclusive && fields.next() == Some(&place)).then_some(process)
+    })
 }
 
 /// Checks the data file. Fails if LMDB could not handle it, or if it is gone.
