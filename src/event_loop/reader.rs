@@ -15,7 +15,7 @@ use mio::{Registry, Token};
 
 use super::helper::{Helper, Job};
 use super::process;
-use crate::chain::read_rows_of;
+use crate::chain::{RecalculationPart, read_rows_of};
 use crate::codec::{Context, network_from_text};
 use crate::config::{self, Origin, Override, Settings};
 use crate::model::{ADDRESS_LENGTH, Address, Block};
@@ -183,6 +183,10 @@ fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<[bool; 2]> {
                 }
                 !is_over()
             })
+        }
+        AheadKind::Recalculation => {
+            let part = RecalculationPart::from_bytes(bytes)?;
+            part.read(&store.snapshot().ok()?, &settings.network, is_over).unwrap_or(true)
         }
         AheadKind::Range => {
             let (table, key) = bytes.split_first()?;
