@@ -407,7 +407,7 @@ mod tests {
     use crate::model::network::test_network;
     use crate::model::units::MICRO;
     use crate::state::{BlockContext, Effect, Ledger, RecalculationRecord};
-    use crate::store::test_store;
+    use crate::store::{Write as _, test_store};
 
     const NEMESIS: u8 = b'A';
     const ACCOUNTS: u8 = 60;
