@@ -58,7 +58,7 @@ impl StoreBackoff {
 /// Time from the start of the node to the first range.
 const INITIAL_DELAY: Duration = Duration::from_secs(10);
 /// Time between two ranges: a slow disk has time for others, and a store of 10 GiB takes about two days.
-const RANGE_INTERVAL: Duration = Duration::from_millis(800);
+const RANGE_INTERVAL: Duration = Duration::from_millis(200);
 /// Pause after a range in terms of the time that it took: a slow disk reads for others nearly all the time.
 const PAUSES_PER_RANGE: u32 = 50;
 /// Pause between two passes over all ranges.

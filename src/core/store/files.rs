@@ -552,7 +552,14 @@ mod tests {
         let delete = |range: Range<u32>| {
             change(&|batch| range.clone().for_each(|n| batch.delete(Table::Accounts, &n.to_be_bytes()).unwrap()));
         };
-        let touch = |value: u8| change(&|batch| batch.put(Table::Harvests, &[0; 4], &[value; 3000]).unwrap());
+        // The pages with the checksums of the first values move to free ones.
+        let touch = |value: u8| {
+            change(&|batch| {
+                (0..300u32)
+                    .step_by(50)
+                    .for_each(|n| batch.put(Table::Harvests, &n.to_be_bytes(), &[value; 3000]).unwrap());
+            });
+        };
         // The first values stay; large values follow. One transaction frees those at the end, more than one page of the
         // list holds. The others are freed a few at a time while a reader still uses them, so that the list has several
         // pages.
