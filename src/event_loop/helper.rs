@@ -6,7 +6,7 @@
 
 use std::error::Error;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -85,6 +85,13 @@ impl Helper {
     /// Returns when the request was written that the helper is working on.
     pub fn asked_at(&self) -> Option<Duration> {
         self.running.as_ref()?.asked_at
+    }
+
+    /// Returns how long the process has run, as a text of the system that changes whenever it runs; empty if it does not
+    /// run, or the system does not tell.
+    pub fn run_time(&self) -> Vec<u8> {
+        let read = |running: &Running| fs::read(format!("/proc/{}/schedstat", running.child.id())).ok();
+        self.running.as_ref().and_then(read).unwrap_or_default()
     }
 
     /// Starts the process, unless it runs, an earlier one is still exiting, or the last start was a moment ago. `files`

@@ -15,7 +15,7 @@ use mio::{Registry, Token};
 
 use super::helper::{Helper, Job};
 use super::process;
-use crate::chain::read_rows_of;
+use crate::chain::{RecalculationPart, read_rows_of};
 use crate::codec::{Context, network_from_text};
 use crate::config::{self, Origin, Override, Settings};
 use crate::model::{ADDRESS_LENGTH, Address, Block};
@@ -43,9 +43,11 @@ const FIRST_TOKEN: usize = 6;
 pub const MAX_READERS: usize = 8;
 /// Time after which a reader is replaced.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time after which the request of a reader is given to another one, unless that happens to another request already: on a
-/// disk that is slow to all, that would help nobody.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Time after which the request of a reader that does not run is given to another one, unless that happens to another
+/// request already: on a disk that is slow to all, that would help nobody. A reader runs between two reads from the disk.
+const PATIENCE: Duration = Duration::from_millis(60);
+/// Time between two looks at the readers that work.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Time after which a reader leaves the rest for later, so that others have their turn.
 const SLICE: Duration = Duration::from_millis(100);
 /// Steps after which a reader leaves the rest of a long answer.
@@ -53,7 +55,7 @@ const MAX_STEPS: usize = 1_000;
 
 /// The readers of a node, with what each works for: nothing if it is idle, or late and nobody waits for it.
 pub struct Readers {
-    helpers: Vec<(Helper, Option<Waiting>)>,
+    helpers: Vec<(Helper, Option<Reading>)>,
     /// Path of the store and a zero byte.
     prefix: Vec<u8>,
 }
@@ -69,12 +71,12 @@ impl Readers {
 
     /// Returns the time after which [`work`](Self::work) is due at the latest.
     pub fn max_wait(&self) -> Duration {
-        if self.helpers.iter().any(|(_, reading)| reading.is_some()) { PATIENCE } else { Duration::MAX }
+        if self.helpers.iter().any(|(_, reading)| reading.is_some()) { LOOK_INTERVAL } else { Duration::MAX }
     }
 
     /// Takes the results of the readers and gives them the next work. `now` is the time since the start of the program.
     pub fn work(&mut self, ahead: &mut ReadAhead, now: Duration) {
-        let is_late = |(helper, reading): &(Helper, Option<Waiting>)| reading.is_none() && helper.asked_at().is_some();
+        let is_late = |(helper, reading): &(Helper, Option<Reading>)| reading.is_none() && helper.asked_at().is_some();
         let mut has_late = self.helpers.iter().any(is_late);
         for (helper, reading) in &mut self.helpers {
             if reading.is_none() && helper.asked_at().is_none() && !ahead.has_waiting() {
@@ -85,18 +87,24 @@ impl Readers {
             if result.is_none() && took >= READ_TIMEOUT {
                 helper.end();
             }
-            let patience = if has_late { READ_TIMEOUT } else { PATIENCE };
             match (result, reading.take()) {
-                (Some(Some([0, _])), Some(waiting)) => ahead.postpone(waiting, took, now),
-                (Some(done), Some(waiting)) => {
+                (Some(Some([0, _])), Some(Reading { waiting, .. })) => ahead.postpone(waiting, took, now),
+                (Some(done), Some(Reading { waiting, .. })) => {
                     ahead.finish(waiting, done.map(|[_, has_read]| has_read != 0), took, now);
                 }
-                (None, Some(waiting)) if took >= patience => {
-                    has_late = true;
-                    ahead.postpone(waiting, took, now);
+                (None, Some(mut running)) => {
+                    let is_silent = running.is_silent(now, || helper.run_time());
+                    if took >= READ_TIMEOUT || is_silent && !has_late {
+                        has_late = true;
+                        ahead.postpone(running.waiting, took, now);
+                    } else {
+                        *reading = Some(running);
+                    }
                 }
-                (_, waiting) => *reading = waiting,
+                (_, None) => {}
             }
+        }
+        for (helper, reading) in &mut self.helpers {
             if helper.asked_at().is_some() || !ahead.has_waiting() {
                 continue;
             }
@@ -104,16 +112,40 @@ impl Readers {
             if helper.is_running()
                 && let Some((waiting, AheadWork { kind, bytes })) = ahead.next(now)
             {
-                *reading = Some(waiting);
-                if helper.ask(&[self.prefix.as_slice(), &[kind as u8], &bytes].concat(), now).is_err() {
-                    *reading = None;
-                    ahead.finish(waiting, None, Duration::ZERO, now);
+                let run_time = helper.run_time();
+                match helper.ask(&[self.prefix.as_slice(), &[kind as u8], &bytes].concat(), now) {
+                    Ok(()) => *reading = Some(Reading { waiting, run_time, ran_at: now, looked_at: now }),
+                    Err(_) => ahead.finish(waiting, None, Duration::ZERO, now),
                 }
             }
         }
         if self.helpers.iter().all(|(helper, _)| !helper.is_running()) {
             ahead.give_up(now);
         }
+    }
+}
+
+/// What a reader works for, and when it was last seen to run.
+struct Reading {
+    waiting: Waiting,
+    /// [`Helper::run_time`] at the last look.
+    run_time: Vec<u8>,
+    ran_at: Duration,
+    looked_at: Duration,
+}
+
+impl Reading {
+    /// Returns whether the reader has not run for [`PATIENCE`]: it is stopped, or the disk has not answered for as long.
+    /// Looks at its `run_time` if it is time for that.
+    fn is_silent(&mut self, now: Duration, run_time: impl FnOnce() -> Vec<u8>) -> bool {
+        if now >= self.looked_at + LOOK_INTERVAL {
+            let before = std::mem::replace(&mut self.run_time, run_time());
+            self.looked_at = now;
+            if self.run_time != before {
+                self.ran_at = now;
+            }
+        }
+        now >= self.ran_at + PATIENCE
     }
 }
 
@@ -151,6 +183,10 @@ fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<[bool; 2]> {
                 }
                 !is_over()
             })
+        }
+        AheadKind::Recalculation => {
+            let part = RecalculationPart::from_bytes(bytes)?;
+            part.read(&store.snapshot().ok()?, &settings.network, is_over).unwrap_or(true)
         }
         AheadKind::Range => {
             let (table, key) = bytes.split_first()?;
@@ -217,3 +253,24 @@ fn answer(store: &Store, settings: &Settings, request: &[u8], is_over: impl Fn()
 struct NoEffects;
 
 impl Effects for NoEffects {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the time after which a reader counts as silent, with what it says of its run time in each millisecond.
+    fn silent_after(run_time: impl Fn(u64) -> u64) -> Option<u64> {
+        let text = |millis| run_time(millis).to_string().into_bytes();
+        let zero = Duration::ZERO;
+        let mut reading = Reading { waiting: Waiting::Node(0), run_time: text(0), ran_at: zero, looked_at: zero };
+        (1..60_000).find(|millis| reading.is_silent(Duration::from_millis(*millis), || text(*millis)))
+    }
+
+    #[test]
+    fn a_reader_is_silent_once_it_has_not_run_for_a_moment_and_never_while_it_reads_from_a_slow_disk() {
+        assert_eq!(silent_after(|_| 1), Some(60), "it was stopped before it was asked");
+        assert_eq!(silent_after(|millis| millis / 40), None, "each read takes 40 ms");
+        assert_eq!(silent_after(|millis| millis.min(1_000)), Some(1_060), "it is stopped after a second");
+        assert_eq!(silent_after(|millis| millis / 200), Some(60), "each read takes 200 ms");
+    }
+}

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use super::read_ahead::{AheadTicket, ReadAhead};
 use crate::chain::harvest::Harvested;
-use crate::chain::{CandidateBranch, ChainUpdate, RollbackError, StakeCache, Verified, check_pushed, pushed_branch};
+use crate::chain::{
+    CandidateBranch, ChainUpdate, RecalculationPart, RollbackError, StakeCache, Verified, check_pushed, pushed_branch,
+};
 use crate::codec::block::EncodedTransactions;
 use crate::codec::{Context, SigningForm};
 use crate::crypto::{PublicKey, Verifier};
@@ -172,8 +174,13 @@ impl<'s> BlockProcessor<'s> {
             }
             return;
         };
-        let proven = branch.proven_blocks(self.ahead.len());
-        self.ahead.extend(proven.map(|block| ahead.read_block(block, now.monotonic)));
+        for block in branch.proven_blocks(self.ahead.len()) {
+            let ticket = ahead.read_block(block, now.monotonic);
+            let snapshot = self.store.snapshot();
+            let parts = snapshot
+                .and_then(|snapshot| RecalculationPart::all(block.height, &snapshot, self.network, &self.stakes));
+            self.ahead.push(ahead.read_recalculation(parts.unwrap_or_default(), ticket));
+        }
         let next = branch.next_to_execute().and_then(|place| self.ahead.get(place));
         self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::chain::RecalculationPart;
 use crate::codec::SigningForm;
 use crate::model::{Address, Block};
 use crate::net::http::Request;
@@ -68,11 +69,14 @@ pub enum AheadKind {
     Range,
     /// Accounts with their importances, by their addresses.
     Accounts,
+    /// What a recalculation of importances reads ([`RecalculationPart`]).
+    Recalculation,
 }
 
 impl AheadKind {
     /// All kinds, in the order of their numbers.
-    pub const ALL: [AheadKind; 4] = [AheadKind::Request, AheadKind::Block, AheadKind::Range, AheadKind::Accounts];
+    pub const ALL: [AheadKind; 5] =
+        [AheadKind::Request, AheadKind::Block, AheadKind::Range, AheadKind::Accounts, AheadKind::Recalculation];
 }
 
 /// Work for a helper.
@@ -225,6 +229,16 @@ impl ReadAhead {
             self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
         }
         AheadTicket { first, end: self.next_own }
+    }
+
+    /// Reads ahead parts of what a recalculation reads after a block that is read ahead by the last `ticket`. Returns a
+    /// ticket for both.
+    pub fn read_recalculation(&mut self, parts: Vec<RecalculationPart>, ticket: AheadTicket) -> AheadTicket {
+        if ticket == AheadTicket::default() {
+            return ticket;
+        }
+        parts.iter().for_each(|part| self.add_own(AheadKind::Recalculation, part.to_bytes()));
+        AheadTicket { end: self.next_own, ..ticket }
     }
 
     /// Reads ahead the range of a key; nothing while everything is in memory.

@@ -175,6 +175,42 @@ fn nobody_waits_for_a_reader_that_is_killed_and_only_its_client_a_moment_for_one
 
 #[test]
 #[ignore = "slow: a program on a real disk"]
+fn the_client_of_a_stopped_reader_waits_less_than_a_tenth_of_a_second() {
+    let store = LargeStore::up_to(TIP);
+    let node = store.start(READERS, Vec::new());
+    let mut client = Client::connect(node.http);
+    let queries = store.queries();
+    // Two readers that both have opened the store.
+    let mut others: Vec<_> = (0..READERS).map(|_| Client::connect(node.http)).collect();
+    let mut unread = queries.iter();
+    let running = wait_for("the readers", || {
+        others.iter_mut().for_each(|other| other.send(crate::common::http::get(unread.next().expect("a query"))));
+        others.iter_mut().for_each(|other| assert!(matches!(other.answer().status, 200 | 400)));
+        Some(readers(&node)).filter(|running| running.len() == READERS)
+    });
+    let before = read_ahead(&mut client);
+    let waits: Vec<_> = (0..5)
+        .map(|_| {
+            // The first idle reader gets the next request.
+            signal(running[0], "STOP");
+            let begun = Instant::now();
+            assert!(matches!(client.get(unread.next().expect("a query")).status, 200 | 400));
+            let wait = begun.elapsed();
+            signal(running[0], "CONT");
+            std::thread::sleep(Duration::from_millis(200));
+            wait
+        })
+        .collect();
+    assert_eq!(readers(&node), running, "none was replaced");
+    assert_eq!(read_ahead(&mut client), before + 5, "another reader has read each");
+    // A machine that is busy with other things delays some.
+    let (least, most) = (waits.iter().min().expect("a wait"), waits.iter().max().expect("a wait"));
+    assert!(*least >= Duration::from_millis(40) && *least < Duration::from_millis(100), "{waits:?}");
+    assert!(*most < Duration::from_secs(1), "{waits:?}");
+}
+
+#[test]
+#[ignore = "slow: a program on a real disk"]
 fn blocks_of_files_and_of_peers_are_read_ahead_and_give_the_same_chain() {
     let begun = 20;
     let whole = LargeStore::up_to(TIP);

@@ -21,7 +21,7 @@ pub use block_importer::*;
 pub use candidate_branch::{BranchOutcome, CandidateBranch, ChainUpdate, check_pushed, is_better, pushed_branch};
 pub use chain_tip::DifficultyWindow;
 pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
-pub use recalculation::{Recalculation, StakeCache, due_after};
+pub use recalculation::{Recalculation, RecalculationPart, StakeCache, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
 pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, ConfirmedBlock};
 pub use store_verifier::{StoreDifference, StoreVerifier};

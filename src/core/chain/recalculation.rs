@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
+use std::ops::Range;
 use std::vec;
 
 use crate::importance::{Calculation, CalculationParameters, Importances};
@@ -19,6 +20,9 @@ const KEPT_PER_READ: usize = KEPT_PER_STEP / ENTRIES_PER_STEP;
 const MAX_KEPT: usize = 100_000;
 /// Maximum number of changes remembered between recalculations.
 const MAX_CHANGES: usize = 200_000;
+/// Accounts, and blocks with outlinks, that are read ahead together.
+const ACCOUNTS_PER_PART: u64 = 20_000;
+const BLOCKS_PER_PART: u64 = 5_000;
 /// Budget of the calculation for one step: about the cost of a signature check.
 const BUDGET: u32 = 2_000;
 
@@ -61,6 +65,71 @@ impl StakeCache {
         self.tip = Some(block);
         self.changed.extend(changed);
     }
+}
+
+/// A part of the rows that a recalculation reads of accounts and of the last month, to be read ahead: those of a table whose
+/// keys are these numbers, with the accounts of these numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecalculationPart {
+    table: Table,
+    numbers: Range<u64>,
+}
+
+impl RecalculationPart {
+    /// Returns the parts for the recalculation after the block at a height; nothing if none is due. Accounts that the
+    /// `cache` keeps are not read.
+    pub fn all(
+        height: Height,
+        state: &impl Read,
+        network: &Network,
+        cache: &StakeCache,
+    ) -> Result<Vec<RecalculationPart>> {
+        let Some(due) = due_after(height) else { return Ok(Vec::new()) };
+        let accounts = if cache.tip.is_none() { AccountTotals::of(state)?.allocated.into() } else { 0 };
+        let part = |table, step: u64| move |start| RecalculationPart { table, numbers: start..start + step };
+        let accounts = (0..accounts).step_by(ACCOUNTS_PER_PART as usize);
+        let accounts = accounts.map(part(candidates(network), ACCOUNTS_PER_PART));
+        let month = (due.minus(network.chain.blocks_per_month()).0..=height.0).step_by(BLOCKS_PER_PART as usize);
+        Ok(accounts.chain(month.map(part(Table::Outlinks, BLOCKS_PER_PART))).collect())
+    }
+
+    /// Encodes the part: the number of its table in one byte, the first number, and the one after the last.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [&[self.table as u8][..], &self.numbers.start.to_be_bytes(), &self.numbers.end.to_be_bytes()].concat()
+    }
+
+    /// Decodes a part.
+    pub fn from_bytes(bytes: &[u8]) -> Option<RecalculationPart> {
+        let (table, rest) = bytes.split_first()?;
+        let ([start, end], []) = rest.as_chunks() else { return None };
+        let numbers = u64::from_be_bytes(*start)..u64::from_be_bytes(*end);
+        Some(RecalculationPart { table: Table::from_number(*table)?, numbers })
+    }
+
+    /// Reads the rows. Returns whether it was done before the time `is_over`.
+    pub fn read(&self, state: &impl Read, network: &Network, is_over: impl Fn() -> bool) -> Result<bool> {
+        let has_blocks = self.table == Table::Outlinks;
+        let start = self.numbers.start;
+        let first = if has_blocks { start.to_be_bytes().to_vec() } else { (start as u32).to_be_bytes().to_vec() };
+        for entry in state.entries_from(self.table, &[], &first)? {
+            let number = entry?.0.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            if number >= self.numbers.end {
+                break;
+            }
+            if !has_blocks {
+                Stake::read(state, AccountId(number as u32), network)?;
+            }
+            if is_over() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Returns the table with the numbers of all accounts that may get an importance.
+fn candidates(network: &Network) -> Table {
+    if network.chain.proof_of_stake { Table::Accounts } else { Table::EligibleAccounts }
 }
 
 /// A recalculation in progress. It reads the state after the block, and must be finished before the next block starts.
@@ -179,8 +248,7 @@ impl Recalculation {
         network: &Network,
         cache: &mut StakeCache,
     ) -> NextStage {
-        let table = if network.chain.proof_of_stake { Table::Accounts } else { Table::EligibleAccounts };
-        let mut entries = txn.entries_from(table, &[], &from.key())?;
+        let mut entries = txn.entries_from(candidates(network), &[], &from.key())?;
         for entry in entries.by_ref().take(ENTRIES_PER_STEP) {
             if let Some(stake) = Stake::read(txn, AccountId::split_key(entry?.0)?.0, network)? {
                 let stake = self.add(stake, network);
@@ -339,7 +407,7 @@ mod tests {
     use crate::model::network::test_network;
     use crate::model::units::MICRO;
     use crate::state::{BlockContext, Effect, Ledger, RecalculationRecord};
-    use crate::store::test_store;
+    use crate::store::{Write as _, test_store};
 
     const NEMESIS: u8 = b'A';
     const ACCOUNTS: u8 = 60;
@@ -389,6 +457,38 @@ mod tests {
         refer(&mut batch, 359, b"DEF");
         assert_eq!(counts(&batch, 359), (Some(3), 3, (5, 3)));
         assert_eq!(counts(&batch, 718), (Some(6), 3, (5, 0)));
+    }
+
+    #[test]
+    fn parts_that_are_read_ahead_have_each_account_that_is_not_kept_and_each_block_of_the_month_once() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        refer(&mut batch, 1, b"BCDE");
+        let (network, last) = (network(), 300 * 359);
+        let accounts = batch.entries(Table::EligibleAccounts, &[]).unwrap().count();
+        let first = Height(last).next().importance_height().minus(network.chain.blocks_per_month()).0;
+        for height in [1, first - 1, first, first + BLOCKS_PER_PART, last] {
+            batch.put(Table::Outlinks, &block_key(Height(height)), &[]).unwrap();
+        }
+        let parts =
+            |height, cache: &StakeCache| RecalculationPart::all(Height(height), &batch, &network, cache).unwrap();
+        // Each row is read before the clock is looked at.
+        let rows_of = |part: &RecalculationPart| {
+            let rows = std::cell::Cell::new(0);
+            let part = RecalculationPart::from_bytes(&part.to_bytes()).unwrap();
+            let count = || {
+                rows.set(rows.get() + 1);
+                false
+            };
+            assert!(part.read(&batch, &network, count).unwrap());
+            rows.get()
+        };
+        let new = StakeCache::default();
+        let followed = StakeCache { tip: Some(hash(last)), ..StakeCache::default() };
+        assert!(parts(last, &new).iter().map(rows_of).eq([accounts, 1, 1, 0, 0, 0, 0, 0, 0, 1]), "{accounts}");
+        assert_eq!(parts(last, &followed), parts(last, &new)[1..]);
+        assert!(parts(last + 1, &new).is_empty());
+        assert!(!parts(last, &new)[0].read(&batch, &network, || true).unwrap());
     }
 
     fn put_list(txn: &mut WriteTxn<'_>, height: u64, accounts: &[u32]) {

@@ -112,6 +112,8 @@ const LEAF: u16 = 2;
 const NODE_PAGE: u16 = 3;
 /// Flag of a node whose value is on overflow pages.
 const BIG_VALUE: u16 = 1;
+/// Maximum bytes of the list of free pages that are read ahead.
+const MAX_FREE_LIST: u64 = 4 << 20;
 /// Maximum depth of a tree in LMDB.
 const MAX_DEPTH: usize = 32;
 /// Whether page numbers have more than 32 bits.
@@ -161,11 +163,23 @@ pub fn check_data_file(path: &Path) -> Result<(), FileFault> {
     let expected = expected.ok_or(FileFault::Header)?;
     let missing = bytes / page_bytes..expected / page_bytes;
     let missing_pages = missing.end.saturating_sub(missing.start);
-    let (page_bytes, found) = (meta.page_bytes, BTreeSet::new());
-    let mut free = FreePages { file: &file, page_bytes, read_budget: bytes, missing, found };
+    let mut free =
+        FreePages { file: &file, page_bytes: meta.page_bytes, read_budget: bytes, missing, found: BTreeSet::new() };
     let is_whole = missing_pages == 0
         || free.visit(meta.free_root, MAX_DEPTH).is_some() && free.found.len() as u64 == missing_pages;
     if is_whole { Ok(()) } else { Err(FileFault::Short { bytes, expected }) }
+}
+
+/// Reads the first [`MAX_FREE_LIST`] bytes of the list of free pages of a data file, which the first commit after an opening
+/// reads, so that they are in memory. Another process may change it meanwhile. Returns the bytes read.
+pub fn read_free_pages(path: &Path) -> Result<u64, FileFault> {
+    let mut file = open_own(path, Access::Read).map_err(FileFault::Io)?;
+    let MetaPage { page_bytes, free_root, .. } = newest_meta(&mut file)?;
+    let mut free =
+        FreePages { file: &file, page_bytes, read_budget: MAX_FREE_LIST, missing: 0..0, found: BTreeSet::new() };
+    // What is too long or changes is read in part.
+    let _ = free.visit(free_root, MAX_DEPTH);
+    Ok(MAX_FREE_LIST - free.read_budget)
 }
 
 /// Returns a checksum of the two root pages that a meta page names.
@@ -243,7 +257,7 @@ pub fn parse_meta(bytes: [u8; META_BYTES]) -> Option<MetaPage> {
     (is_known && is_page).then_some(meta)
 }
 
-/// Searches the free-page tree for the missing pages. Anything invalid gives `None`. It reads no more bytes than the
+/// Reads the free-page tree and searches it for the missing pages. Anything invalid gives `None`. It reads no more bytes than the
 /// file has, as no page is in the tree twice.
 struct FreePages<'a> {
     file: &'a File,
@@ -538,7 +552,14 @@ mod tests {
         let delete = |range: Range<u32>| {
             change(&|batch| range.clone().for_each(|n| batch.delete(Table::Accounts, &n.to_be_bytes()).unwrap()));
         };
-        let touch = |value: u8| change(&|batch| batch.put(Table::Harvests, &[0; 4], &[value; 3000]).unwrap());
+        // The pages with the checksums of the first values move to free ones.
+        let touch = |value: u8| {
+            change(&|batch| {
+                (0..300u32)
+                    .step_by(50)
+                    .for_each(|n| batch.put(Table::Harvests, &n.to_be_bytes(), &[value; 3000]).unwrap());
+            });
+        };
         // The first values stay; large values follow. One transaction frees those at the end, more than one page of the
         // list holds. The others are freed a few at a time while a reader still uses them, so that the list has several
         // pages.
@@ -573,6 +594,25 @@ mod tests {
         assert!(
             (1..20).all(|fewer| opens_without(opens - fewer)) && (0..20).all(|more| !opens_without(refused + more))
         );
+    }
+
+    #[test]
+    fn a_list_of_free_pages_is_read_ahead_with_all_its_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let identity = ChainIdentity { name: "test".to_owned(), text: String::new() };
+        let store = Store::open(folder.path(), &identity, MAP).unwrap();
+        let rows = |change: &dyn Fn(&mut crate::store::WriteTxn<'_>, [u8; 4])| {
+            let mut batch = store.begin_write().unwrap();
+            (0..3000u32).for_each(|row| change(&mut batch, row.to_be_bytes()));
+            batch.commit().unwrap();
+        };
+        let read = || read_free_pages(&data_file(folder.path())).unwrap();
+        rows(&|batch, key| batch.put(Table::Accounts, &key, &[9; 5000]).unwrap());
+        let before = read();
+        rows(&|batch, key| batch.delete(Table::Accounts, &key).unwrap());
+        // Each row took two pages, and the list has eight bytes for each.
+        assert!(read() >= before + 2 * 8 * 3000, "{} after {before}", read());
+        assert!(read() <= 4 * 8 * 3000);
     }
 
     #[test]

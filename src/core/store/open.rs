@@ -270,6 +270,8 @@ impl Store {
     pub fn open_to_read_ahead(folder: &Path, options: Options) -> Result<(Store, String)> {
         let (environment, schema, network) = open_unlocked(folder, options)?;
         check_schema(&schema)?;
+        // The first commit of the other process reads them.
+        let _ = files::read_free_pages(&folder.join(DATA_FILE));
         let databases = open_tables(&environment)?;
         Ok((Store::new(environment, databases, Durability::none(folder)), network))
     }

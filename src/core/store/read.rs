@@ -9,7 +9,8 @@ use lmdb::{Cursor as _, InactiveTransaction, RoCursor, RoTransaction, Transactio
 
 use super::blocks::{block_in, block_key};
 use super::checksums::{
-    self, LAST, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start, raw_entry, row_value,
+    self, LAST, MAX_RANGE_BYTES, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start,
+    raw_entry, row_value, split_range,
 };
 use super::error::{Result, StoreError};
 use super::open::Store;
@@ -411,7 +412,12 @@ impl Snapshot<'_> {
     /// range. Brings it into memory, and ignores errors.
     pub fn read_for_write(&self, table: Table, key: &[u8]) {
         let _ = self.get(table, key);
-        let _ = self.range(table, key);
+        // A range that an earlier version has left larger is split by the write.
+        if let (Ok(range), Ok(rows)) = (self.range(table, key), self.raw_cursor(table))
+            && range.sum.bytes > MAX_RANGE_BYTES
+        {
+            let _ = split_range(&rows, table, &range);
+        }
     }
 
     /// Compares the next range of rows with its checksum, even if that was done before. A position may be used with

@@ -488,6 +488,26 @@ fn a_block_is_read_ahead_in_parts_with_all_its_transactions() {
 }
 
 #[test]
+fn a_block_waits_for_what_its_recalculation_reads_unless_everything_is_in_memory() {
+    let block = Chain::up_to(1).blocks().remove(0);
+    let parts = || vec![RecalculationPart::from_bytes(&[0; 17]).unwrap(); 2];
+    let mut ahead = ReadAhead::cold(START);
+    let ticket = ahead.read_block(&block, START);
+    let ticket = ahead.read_recalculation(parts(), ticket);
+    for kind in [AheadKind::Block, AheadKind::Recalculation, AheadKind::Recalculation] {
+        assert!(ahead.is_reading(ticket));
+        let (waiting, work) = ahead.next(START).unwrap();
+        assert_eq!(work.kind, kind);
+        ahead.finish(waiting, Some(true), Duration::ZERO, START);
+    }
+    assert!(!ahead.is_reading(ticket));
+    let mut warm = ReadAhead::default();
+    let ticket = warm.read_block(&block, START);
+    warm.read_recalculation(parts(), ticket);
+    assert!(!warm.has_waiting(), "there are no helpers");
+}
+
+#[test]
 fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
