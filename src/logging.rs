@@ -81,7 +81,8 @@ pub fn finish() {
         // Uses the queue directly: output may be queued although the program failed before the log was installed. If
         // lines are missing although none waits, standard error rejects what is written.
         let is_done = with_queue(|queue| queue.write_queued() || queue.queued.is_empty()).unwrap_or(true);
-        if is_done || !StderrWriter::wait(EXIT_WAIT) {
+        // A signal, such as that of a helper that ends, is no reason to give up.
+        if is_done || StderrWriter::wait(EXIT_WAIT) == Some(false) {
             return;
         }
     }
@@ -97,12 +98,12 @@ pub fn is_screen(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
 }
 
-/// Waits for at most `limit`, or until a signal comes, until a stream is ready for `events`. Returns whether it is.
-pub fn wait_until_ready(stream: &impl AsFd, events: PollFlags, limit: Duration) -> io::Result<bool> {
+/// Waits for at most `limit` until a stream is ready for `events`. Returns whether it is; `None` after a signal.
+pub fn wait_until_ready(stream: &impl AsFd, events: PollFlags, limit: Duration) -> io::Result<Option<bool>> {
     let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(stream, events)], Some(&limit)) {
-        Err(Errno::INTR) => Ok(false),
-        ready => Ok(ready? > 0),
+        Err(Errno::INTR) => Ok(None),
+        ready => Ok(Some(ready? > 0)),
     }
 }
 
@@ -355,10 +356,10 @@ struct StderrWriter {
 }
 
 impl StderrWriter {
-    /// Waits up to `limit` until standard error is writable. Returns whether it is.
-    fn wait(limit: Duration) -> bool {
+    /// Waits up to `limit` until standard error is writable. Returns whether it is; `None` after a signal.
+    fn wait(limit: Duration) -> Option<bool> {
         // The write reports errors, such as a closed reader.
-        wait_until_ready(&io::stderr(), PollFlags::OUT, limit).unwrap_or(false)
+        wait_until_ready(&io::stderr(), PollFlags::OUT, limit).unwrap_or(Some(false))
     }
 }
 
@@ -376,7 +377,9 @@ impl Write for StderrWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.reopened {
             Some(file) => file.write(bytes),
-            None if StderrWriter::wait(Duration::ZERO) => io::stderr().write(&bytes[..bytes.len().min(SAFE_BYTES)]),
+            None if StderrWriter::wait(Duration::ZERO) == Some(true) => {
+                io::stderr().write(&bytes[..bytes.len().min(SAFE_BYTES)])
+            }
             None => Err(ErrorKind::WouldBlock.into()),
         }
     }

@@ -195,7 +195,7 @@ impl Terminal {
     /// Waits for a key, for at most `time`, or for a signal. Returns whether the user quits.
     fn wait(&self, time: Duration) -> io::Result<bool> {
         let input = io::stdin();
-        if !logging::wait_until_ready(&input, PollFlags::IN, time)? {
+        if logging::wait_until_ready(&input, PollFlags::IN, time)? != Some(true) {
             return Ok(false);
         }
         let mut keys = [0; 64];

@@ -121,7 +121,7 @@ impl io::Read for Pipe {
                 return Err(io::Error::other("stopped while it was read"));
             }
             // Something to read are bytes, or the end after the last writer.
-            if !logging::wait_until_ready(&self.file, PollFlags::IN, STOP_CHECK_INTERVAL)? {
+            if logging::wait_until_ready(&self.file, PollFlags::IN, STOP_CHECK_INTERVAL)? != Some(true) {
                 continue;
             }
             match self.file.read(buffer) {
