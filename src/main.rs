@@ -12,7 +12,6 @@ use nisd::commands::{self, Command, CommandError, CommandLine, Stop};
 use nisd::config::{Settings, load};
 use nisd::net::unix_millis;
 use nisd::{event_loop, logging};
-use nix::sys::signal::SigSet;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
@@ -23,7 +22,11 @@ fn long_version() -> String {
 }
 
 fn main() -> ExitCode {
-    take_signals();
+    // Handlers that do nothing: a write beyond the limit on file sizes fails, and the error says so; the end of a child
+    // process is told only if its signal is not ignored, as a parent may have left it.
+    for signal in [SIGXFSZ, SIGCHLD] {
+        let _ = flag::register(signal, Stop::default());
+    }
     // This variable allows core dumps and debuggers if it is set to anything.
     if std::env::var_os("NISD_CORE_DUMPS").is_none() {
         event_loop::forbid_core_dumps();
@@ -49,16 +52,6 @@ fn main() -> ExitCode {
     }
     logging::finish();
     result.map_or_else(|error| error.exit_code().into(), |()| ExitCode::SUCCESS)
-}
-
-/// Undoes what a parent may have done to the signals of this process.
-fn take_signals() {
-    // A handler that does nothing: a write beyond the limit on file sizes fails, and the error says so. The end of a child
-    // process is told only if its signal is not ignored.
-    for signal in [SIGXFSZ, SIGCHLD] {
-        let _ = flag::register(signal, Stop::default());
-    }
-    let _ = SigSet::empty().thread_set_mask();
 }
 
 /// Runs a command.

@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{Node, args, nisd, open_terminal, program, wait_for};
+use crate::common::daemon::{Node, args, nisd, open_terminal, wait_for};
 use crate::common::http::Client;
 use rustix::termios::{Action, tcflow};
 use tempfile::TempDir;
@@ -127,15 +127,6 @@ fn a_node_ends_with_its_terminal_and_reloads_while_it_is_there() {
     node.process.signal("HUP");
     let ended = node.process.wait_with_timeout(MAX_WAIT).expect_success();
     assert!(ended.stderr.contains("the terminal of this node was closed"), "{}", ended.stderr);
-}
-
-#[test]
-fn a_node_ends_on_a_signal_that_its_parent_has_blocked() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let node = Node::command(args!["--data", folder.path()]);
-    let mut blocked = program("env", ["--block-signal=TERM"]);
-    blocked.arg(node.get_program()).args(node.get_args());
-    Node::from_command(blocked).stop();
 }
 
 #[test]
