@@ -21,8 +21,9 @@ use rustix::io::Errno;
 use rustix::process::{Flock, FlockType, fcntl_getlk};
 use sha3::{Digest, Sha3_256};
 
-use crate::files::{Access, named, open_own};
+use crate::files::{Access, open_own};
 pub use crate::files::{DATA_FILE, sync_folder};
+
 /// Name of the lock table.
 pub const LOCK_TABLE_FILE: &str = "lock.mdb";
 
@@ -375,7 +376,7 @@ impl LockTable {
         match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LOCK_TABLE_BYTES) {
             // Some file systems do not support this.
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(named(&path)(error.into())),
+            Err(error) => return Err(crate::files::named(&path)(error.into())),
         }
         Ok(LockTable(file))
     }
