@@ -319,7 +319,12 @@ impl Listeners {
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
                         // Most likely out of file descriptors.
-                        log::warn!(target: nisd_core::FREQUENT, "cannot accept on {}: {}", listener.address, nisd_core::files::describe(&error));
+                        log::warn!(
+                            target: nisd_core::FREQUENT,
+                            "cannot accept on {}: {}",
+                            listener.address,
+                            nisd_core::files::describe(&error)
+                        );
                         self.has_failed = true;
                     }
                     listener.is_ready = false;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::read_ahead::{AheadTicket, ReadAhead};
 use crate::chain::harvest::Harvested;
 use crate::chain::{
-    CandidateBranch, ChainUpdate, RecalculationPart, RollbackError, StakeCache, Verified, check_pushed, pushed_branch,
+    CandidateBranch, ChainUpdate, RecalculationPart, RollbackError, StakeCache, Verified, check_pushed, due_after,
+    pushed_branch,
 };
 use crate::codec::block::EncodedTransactions;
 use crate::codec::{Context, SigningForm};
@@ -175,11 +176,13 @@ impl<'s> BlockProcessor<'s> {
             return;
         };
         for block in branch.proven_blocks(self.ahead.len()) {
-            let ticket = ahead.read_block(block, now.monotonic);
-            let snapshot = self.store.snapshot();
-            let parts = snapshot
-                .and_then(|snapshot| RecalculationPart::all(block.height, &snapshot, self.network, &self.stakes));
-            self.ahead.push(ahead.read_recalculation(parts.unwrap_or_default(), ticket));
+            let mut ticket = ahead.read_block(block, now.monotonic);
+            if due_after(block.height).is_some() {
+                let parts = |snapshot| RecalculationPart::all(block.height, &snapshot, self.network, &self.stakes);
+                let parts = self.store.snapshot().and_then(parts).unwrap_or_default();
+                ticket = ahead.read_recalculation(parts, ticket);
+            }
+            self.ahead.push(ticket);
         }
         let next = branch.next_to_execute().and_then(|place| self.ahead.get(place));
         self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));

@@ -15,6 +15,8 @@ use crate::peer::io::Now;
 const MAX_AHEAD: i32 = 10;
 /// Difference from the peers' clocks from which on a jump away from them is not accepted.
 const DISPUTED_MILLIS: u64 = 60_000;
+/// Maximum time for which it is not: what peers say of their clocks proves nothing.
+const MAX_DISPUTE: Duration = Duration::from_secs(60 * 60);
 /// Minimum interval between warnings about the clock or about a chain that is ahead of it.
 const CLOCK_WARNING_INTERVAL: Duration = Duration::from_secs(600);
 
@@ -65,7 +67,8 @@ impl Node<'_> {
         let difference = self.peers.as_ref().and_then(|peers| peers.time_sync.clock_difference());
         // A jump is accepted once the clock has been steady for a while, unless it has led far away from the peers' clocks.
         let is_far = difference.is_some_and(|millis| millis.unsigned_abs() >= DISPUTED_MILLIS);
-        self.mempool.is_clock_disputed &= now.monotonic < self.clock_monitor.distrusted_until || is_far;
+        let more = if is_far { MAX_DISPUTE } else { Duration::ZERO };
+        self.mempool.is_clock_disputed &= now.monotonic < self.clock_monitor.distrusted_until + more;
         if let Some(millis) = difference.filter(|_| follows_system_clock && now.monotonic >= self.warn_at.offset) {
             self.warn_at.offset = now.monotonic + CLOCK_WARNING_INTERVAL;
             let seconds = millis as f64 / 1000.0;
