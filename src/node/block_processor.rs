@@ -27,9 +27,10 @@ use crate::store::{Snapshot, Store, StoreError, stored_header, tip};
 pub(super) mod tests;
 
 /// Limits of the pushed blocks that wait: blocks and bytes. Beyond them the block of the owner that holds most gives way; a
-/// block holds at least its share of the bytes. Whoever holds a single one keeps it beside half as many networks.
+/// block holds at least its share of the bytes, which a block of 120 usual transactions does not exceed. So beside half as
+/// many networks, whoever holds a single such block keeps it.
 const MAX_QUEUED: usize = 128;
-const MAX_QUEUED_BYTES: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 8 << 20;
 /// How long the result of a pushed block is remembered.
 const RESULT_TTL: Duration = Duration::from_secs(6_000);
 
