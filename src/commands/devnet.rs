@@ -26,6 +26,7 @@ use crate::crypto::hash::keccak256_parts;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::files;
 use crate::ip::parse_own_host;
+use crate::local_cookie::LocalCookie;
 use crate::model::transaction::{Transfer, wire_version};
 use crate::model::{
     Address, Amount, Block, BlockKind, Body, Hash256, Height, Network, NetworkByte, Timestamp, Transaction,
@@ -42,7 +43,7 @@ pub enum DevnetCommand {
         /// Folder of the private network [default: that of nisd run]
         #[arg(long, value_name = "DIR")]
         data: Option<String>,
-        /// Port of the node's HTTP interface [default: nem.httpPort of its settings]
+        /// Port of the node's HTTP interface [default: that of the running node, else nem.httpPort of its settings]
         #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
         http_port: Option<String>,
     },
@@ -66,7 +67,11 @@ pub enum DevnetCommand {
 /// `nisd devnet`.
 pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> Result<(), CommandError> {
     match command {
-        DevnetCommand::Show { .. } => print_introduction(devnet, settings),
+        DevnetCommand::Show { http_port, .. } => {
+            // A running node may have been started with other flags.
+            let running = if http_port.is_none() { LocalCookie::url_in(&devnet.folder).ok() } else { None };
+            print_introduction(devnet, settings, &running.unwrap_or_else(|| settings.url()))
+        }
         DevnetCommand::ExportConfig { output, host, .. } => {
             let (url, files) = join_files(settings, host.as_deref())?;
             files::create_folder(output).map_err(CommandError::System)?;
@@ -86,11 +91,11 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
     }
 }
 
-/// Prints how to use a private network: its accounts, and commands to copy.
-pub fn print_introduction(devnet: &Devnet, settings: &Settings) -> Result<(), CommandError> {
+/// Prints how to use a private network: its accounts, and commands to copy for its node at a URL.
+pub fn print_introduction(devnet: &Devnet, settings: &Settings, url: &str) -> Result<(), CommandError> {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
     let (summary, accounts) = (summary(devnet, settings), accounts(devnet));
-    let commands = commands(devnet, settings, &shell_word(&program));
+    let commands = commands(devnet, settings, url, &shell_word(&program));
     print(&format!("\n{summary}\n\n{accounts}\nIn another terminal:\n\n{commands}\n"))
 }
 
@@ -140,12 +145,11 @@ fn accounts(devnet: &Devnet) -> String {
     devnet.accounts.iter().map(line).collect()
 }
 
-/// Returns commands to copy. `program` is how nisd was called.
-fn commands(devnet: &Devnet, settings: &Settings, program: &str) -> String {
-    let url = settings.url();
+/// Returns commands to copy for the node at a URL. `program` is how nisd was called.
+fn commands(devnet: &Devnet, settings: &Settings, url: &str, program: &str) -> String {
     let websocket = SocketAddr::new(settings.http.bind.local_address(), settings.websocket.port);
     let explorer = if settings.http.explorer { format!("  {url}/explorer in a browser\n") } else { String::new() };
-    let at = if url == DEFAULT_NODE { String::new() } else { format!(" --node {}", shell_word(&url)) };
+    let at = if url == DEFAULT_NODE { String::new() } else { format!(" --node {}", shell_word(url)) };
     let height = shell_word(format!("{url}/chain/height"));
     let text = format!("{explorer}  {program} status{at}\n  curl {height}\n");
     let account = |role| devnet.accounts.iter().find(|account| account.role == role);

@@ -166,27 +166,27 @@ impl Settings {
             diagnostics: Vec::new(),
             explicit: ExplicitSettings::default(),
         };
-        check_ports(reader, &settings.http, settings.websocket.port);
+        check_ports(reader, &settings);
         Some(settings)
     }
 }
 
 /// Records a problem for two listeners that cannot have the same port.
-fn check_ports(reader: &mut Reader<'_>, http: &HttpSettings, websocket_port: u16) {
-    const HTTP: &str = "nem.httpPort";
-    const WEBSOCKET: &str = "nem.websocketPort";
-    if http.port == websocket_port && http.port != 0 && !reader.is_wrong(HTTP) {
-        let allowed = format!("another port than {HTTP} = {}", http.port);
-        reader.problem(WEBSOCKET, "is the port of the HTTP interface", allowed);
+fn check_ports(reader: &mut Reader<'_>, settings: &Settings) {
+    let (interfaces @ [http, websocket], _) = settings.listeners();
+    let has_port = |listener: &Listener, port| listener.port == port && port != 0 && !reader.is_wrong(listener.setting);
+    let is_shared = has_port(&http, websocket.port);
+    let metrics = settings.http.metrics.filter(|_| !reader.is_wrong("nisd.bindAddress"));
+    let taken = metrics
+        .and_then(|at| interfaces.into_iter().find(|other| has_port(other, at.port()) && other.bind.overlaps(at.ip())));
+    if is_shared {
+        let allowed = format!("another port than {} = {}", http.setting, http.port);
+        reader.problem(websocket.setting, "is the port of the HTTP interface", allowed);
     }
-    let Some(metrics) = http.metrics.filter(|_| !reader.is_wrong("nisd.bindAddress")) else { return };
-    let is_taken = |name, port| port == metrics.port() && port != 0 && !reader.is_wrong(name);
-    let taken =
-        [(HTTP, http.port), (WEBSOCKET, websocket_port)].into_iter().find(|(name, port)| is_taken(*name, *port));
-    if let Some((name, port)) = taken.filter(|_| http.bind.overlaps(metrics.ip())) {
+    if let Some(Listener { setting, port, .. }) = taken {
         let allowed =
-            format!("another port than {name} = {port}, or an address on which that interface does not listen");
-        reader.problem("nisd.metricsBind", format!("is an address of {name}"), allowed);
+            format!("another port than {setting} = {port}, or an address on which that interface does not listen");
+        reader.problem("nisd.metricsBind", format!("is an address of {setting}"), allowed);
     }
 }
 

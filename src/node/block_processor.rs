@@ -27,9 +27,10 @@ use crate::store::{Snapshot, Store, StoreError, stored_header, tip};
 pub(super) mod tests;
 
 /// Limits of the pushed blocks that wait: blocks and bytes. Beyond them the block of the owner that holds most gives way; a
-/// block holds at least its share of the bytes.
-const MAX_QUEUED: usize = 16;
-const MAX_QUEUED_BYTES: usize = 4 << 20;
+/// block holds at least its share of the bytes, which a block of 120 usual transactions does not exceed. So beside half as
+/// many networks, whoever holds a single such block keeps it.
+const MAX_QUEUED: usize = 128;
+const MAX_QUEUED_BYTES: usize = 8 << 20;
 /// How long the result of a pushed block is remembered.
 const RESULT_TTL: Duration = Duration::from_secs(6_000);
 
@@ -89,8 +90,10 @@ pub struct BlockProcessor<'s> {
     /// Pushed blocks in order of arrival. Those of the future wait for their time.
     queue: BTreeMap<u64, PushedBlock>,
     last_queued: u64,
-    /// Who holds the waiting blocks.
+    /// Who holds the waiting blocks, and has used the time in which others waited for the proofs of its blocks.
     quota: Quota<u64>,
+    /// The pushed block whose turn it is, which gives way to no other, and since when.
+    next_pushed: Option<(u64, Duration)>,
     /// Pulled blocks that are being decoded, and the blocks decoded so far.
     decoding: Option<(Box<FetchedBlocks>, Vec<Block>)>,
     /// Whether the next of the pulled blocks in progress is of the future, so that it and those after it are not used.
@@ -117,6 +120,7 @@ impl<'s> BlockProcessor<'s> {
             queue: BTreeMap::new(),
             last_queued: 0,
             quota: Quota::default(),
+            next_pushed: None,
             decoding: None,
             is_cut: false,
             validating: None,
@@ -132,7 +136,7 @@ impl<'s> BlockProcessor<'s> {
     /// Usage of the queue and of the memory of results.
     pub fn limit_usage(&self) -> [LimitUsage; 3] {
         [
-            LimitUsage::new("queued pushed blocks", self.queue.len(), MAX_QUEUED),
+            LimitUsage::new("queued pushed blocks", self.quota.len(), MAX_QUEUED),
             LimitUsage::new("bytes of queued pushed blocks", self.quota.total(), MAX_QUEUED_BYTES),
             LimitUsage::new("cached results of pushed blocks", self.recent_results.count(), MAX_RESULTS),
         ]
@@ -140,7 +144,7 @@ impl<'s> BlockProcessor<'s> {
 
     /// Returns whether there are blocks to process; `now` is network time.
     pub fn has_work(&self, now: Timestamp) -> bool {
-        let has_blocks = self.validating.is_some() || self.decoding.is_some() || self.next_pushed(now).is_some();
+        let has_blocks = self.validating.is_some() || self.decoding.is_some() || self.due_pushed(now).next().is_some();
         has_blocks && !self.is_reading
     }
 
@@ -155,7 +159,7 @@ impl<'s> BlockProcessor<'s> {
             Some((branch, BlockOrigin::Pulled(_))) => branch.next_to_prove(),
             Some((_, BlockOrigin::Pushed(_))) => None,
             None if self.decoding.is_some() => None,
-            None => self.next_pushed(now.network).and_then(|number| Some(&*self.queue.get(&number)?.block)),
+            None => self.choose_pushed(now).and_then(|(number, _)| Some(&*self.queue.get(&number)?.block)),
         };
         let is_idle = self.validating.is_none() && unproven.is_none();
         if let Some(block) = unproven {
@@ -188,10 +192,22 @@ impl<'s> BlockProcessor<'s> {
         self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));
     }
 
-    /// Returns the number of the first pushed block whose time has come.
-    fn next_pushed(&self, now: Timestamp) -> Option<u64> {
-        let due = |(_, pushed): &(&u64, &PushedBlock)| !is_in_future(pushed.block.timestamp, now);
-        self.queue.iter().find(due).map(|(number, _)| *number)
+    /// Returns the numbers of the pushed blocks whose time has come.
+    fn due_pushed(&self, now: Timestamp) -> impl Iterator<Item = u64> {
+        let due = move |(_, pushed): &(&u64, &PushedBlock)| !is_in_future(pushed.block.timestamp, now);
+        self.queue.iter().filter(due).map(|(number, _)| *number)
+    }
+
+    /// Chooses the pushed block whose turn it is, if its time has come, and keeps it until it is started.
+    fn choose_pushed(&mut self, now: Now) -> Option<(u64, Duration)> {
+        if self.next_pushed.is_none() {
+            let due: Vec<_> = self.due_pushed(now.network).collect();
+            due.into_iter().for_each(|number| self.quota.wait(number, now.monotonic));
+            let (_, number) = self.quota.next(now.monotonic)?;
+            self.quota.release(number, now.monotonic);
+            self.next_pushed = Some((number, now.monotonic));
+        }
+        self.next_pushed
     }
 
     /// Returns whether a branch is in validation; nothing else may change the chain meanwhile.
@@ -300,9 +316,11 @@ impl<'s> BlockProcessor<'s> {
     }
 
     fn start_pushed(&mut self, now: Now) -> Processed {
-        let Some(number) = self.next_pushed(now.network) else { return Ok(None) };
-        self.quota.release(number, now.monotonic);
+        let Some((number, since)) = self.choose_pushed(now) else { return Ok(None) };
+        self.next_pushed = None;
         let Some(mut pushed) = self.queue.remove(&number) else { return Ok(None) };
+        let waited = now.monotonic.saturating_sub(since).as_micros();
+        self.quota.charge(Owner::at(pushed.by.from), u32::try_from(waited).unwrap_or(u32::MAX), now.monotonic);
         self.recent_results.insert(pushed.hash, now.monotonic);
         let verified = Verified { hash: pushed.verified, transactions: None, encoded: pushed.encoded.take() };
         let branch = pushed_branch(self.store, self.network, (*pushed.block).clone(), verified);

@@ -388,11 +388,15 @@ fn every_url_that_is_shown_leads_to_the_node() {
         let status_of = ["status-of", &hash, "--node"];
         run([&send[..], &[&url]].concat()).expect_success();
         run([&status_of[..], &[&format!("{url}/")]].concat()).expect_failure(8, &[]);
+        let introduction = || run(["devnet", "show", "--data", &place.data]).expect_success().text();
+        let shown = introduction();
+        assert!(shown.contains(&format!("status --node {url}\n")), "{shown}");
         // Without the path, no wrong answer.
         let outside = url.trim_end_matches("/a/b");
         run([&send[..], &[outside]].concat()).expect_failure(1, &["no route", "nem.apiContext"]);
         run([&status_of[..], &[outside]].concat()).expect_failure(1, &["no route", "nem.apiContext"]);
         let ended = node.stop();
+        assert!(introduction().contains("curl http://127.0.0.1:7890/chain/height\n"), "those of the settings");
         let shown = ended.text();
         // A shell would take brackets for a pattern.
         let quote = if url.contains('[') { "'" } else { "" };

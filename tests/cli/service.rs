@@ -219,7 +219,8 @@ fn a_check_rejects_a_nemesis_block_that_a_node_cannot_execute() {
     for _ in 0..2 {
         let checked = run(args!["config", "check", &config]).expect_failure(2, &["does not start"]).text();
         let said = checked.lines().find(|line| line.contains("WRONG")).unwrap_or_default().to_owned();
-        let refused = run(args!["run", "--config", &config]).expect_failure(1, &[]);
+        let arguments = args!["run", "--config", &config, "--http-port", "0", "--websocket-port", "0"];
+        let refused = run(arguments).expect_failure(1, &[]);
         assert!(said.contains(why) && refused.stderr.contains(why), "{checked}{}", refused.stderr);
     }
     fs::remove_dir_all(folder.path().join("store")).expect("the store");

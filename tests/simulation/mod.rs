@@ -1,6 +1,6 @@
 //! Whole nodes in virtual time.
 
+mod beside_a_peer;
 mod clock;
 mod network_simulation;
-mod remote_mempool;
 mod store_failures;

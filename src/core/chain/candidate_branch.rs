@@ -4,7 +4,10 @@
 //! and better makes our blocks be undone and its transactions be looked at.
 //!
 //! The hits of blocks far above the common one depend on blocks before them in the branch. They are checked as soon as
-//! these are executed, and no transaction of such a block is looked at before.
+//! these are executed, and no transaction of such a block is looked at before. So one proven block below a
+//! recalculation of importances makes our blocks be undone, and itself be executed, although the hits of those above it are
+//! missing: our blocks cost a step each, and whoever sends such a branch is backed off like after any other rejection, which
+//! leaves it ten such branches in the first hour.
 //!
 //! All work is done in one write transaction. It is committed if the branch is valid and better, and dropped otherwise,
 //! so that the chain is never between two states. The outcome is returned once it is durable.

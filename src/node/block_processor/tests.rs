@@ -283,6 +283,65 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     assert!(!push(3).unwrap() && !push(1000).unwrap());
 }
 
+/// Returns how long the block of a newcomer waits for its turn while 63 networks, with two addresses each, push blocks
+/// whose proofs are read from a slow disk: one in a millisecond, as long as `pushes` says so of the time until the newcomer
+/// comes and the number of blocks that wait.
+fn waiting_time_beside_63_networks(pushes: impl Fn(Duration, usize) -> bool) -> Duration {
+    const READ_TIME: Duration = Duration::from_millis(50);
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let (mut ahead, mut reading, mut hostile) = (ReadAhead::cold(START), Vec::new(), 0_u32);
+    let comes_at = START + Duration::from_secs(20);
+    for millis in 0..40_000 {
+        let monotonic = START + Duration::from_millis(millis);
+        let now = Now { monotonic, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+        let snapshot = store.snapshot().unwrap();
+        if pushes(comes_at.saturating_sub(monotonic), processor.quota.len()) {
+            hostile += 1;
+            let mut key = PublicKey([9; 32]);
+            key.0[..4].copy_from_slice(&hostile.to_le_bytes());
+            // A sibling of the tip, of a signer without importance.
+            let sibling = Block { signer: key, ..blocks[18].clone() };
+            let from = std::net::Ipv4Addr::new(45, 1, (hostile % 63) as u8, (hostile / 63 % 2) as u8).into();
+            assert!(processor.push(sibling, Pusher { key, from }, &snapshot, monotonic).is_ok());
+        }
+        if monotonic == comes_at {
+            let from = std::net::Ipv4Addr::new(46, 1, 1, 1).into();
+            assert!(processor.push(blocks[19].clone(), Pusher { from, ..SENDER }, &snapshot, monotonic).unwrap());
+        }
+        drop(snapshot);
+        processor.read_ahead(&mut ahead, now);
+        while let Some((waiting, _)) = ahead.next(monotonic) {
+            reading.push((monotonic + READ_TIME, waiting));
+        }
+        for (_, waiting) in reading.extract_if(.., |(at, _)| *at <= monotonic) {
+            ahead.finish(waiting, Some(true), READ_TIME, monotonic);
+        }
+        processor.read_ahead(&mut ahead, now);
+        while processor.has_work(now.network) {
+            let processed = processor.step(now).unwrap();
+            if processed.is_some_and(|processed| processed.chain_update.is_some()) {
+                return monotonic - comes_at;
+            }
+            processor.read_ahead(&mut ahead, now);
+        }
+    }
+    panic!("the block has lost its place")
+}
+
+#[test]
+fn the_pushed_block_of_a_newcomer_waits_less_than_five_seconds_whatever_63_networks_push() {
+    let (second, most) = (Duration::from_secs(1), Duration::from_secs(5));
+    let without_pause = waiting_time_beside_63_networks(|_, _| true);
+    assert!(without_pause < most, "{without_pause:?}");
+    let burst = waiting_time_beside_63_networks(|left, _| (1..1_000).contains(&left.as_millis()));
+    assert!(burst < most, "{burst:?}");
+    // Those whose blocks were looked at before come after the newcomer.
+    let refilled = waiting_time_beside_63_networks(|_, waiting| waiting < MAX_QUEUED - 2);
+    assert!(refilled < second, "{refilled:?}");
+}
+
 #[test]
 fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     let chain = Chain::up_to(20);

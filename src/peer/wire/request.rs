@@ -242,6 +242,12 @@ impl<T: Writable> Writable for List<T> {
 /// Timeouts for a whole request and for a pause within it, as in NIS1.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of a whole request for a number or two, so that a peer that answers byte by byte holds a place for little longer
+/// than a silent one; as long as connecting and a pause may take, since a silent peer is not treated like a failing one.
+const SHORT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same of a message whose answer nobody reads, and what each byte of it adds, at 16 kB/s.
+const MESSAGE_TIMEOUT: Duration = Duration::from_secs(8);
+const TIME_PER_BYTE: Duration = Duration::from_nanos(62_500);
 
 /// Query to a peer. The answer is an [`super::AuthenticatedResponse`] with the type given below.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -299,7 +305,7 @@ impl Query {
                 ("/transactions/unconfirmed", limits::UNCONFIRMED, authenticated(known, challenge, format))
             }
         };
-        post(path, body, format, limit, true)
+        post(path, body, format, limit)
     }
 }
 
@@ -309,7 +315,7 @@ fn authenticated(entity: &impl Writable, challenge: &Challenge, format: Format) 
 
 /// Returns a request without its destination; `limit` is the maximum of the answer's entity in bytes of the binary
 /// format.
-fn post(path: &str, body: Vec<u8>, format: Format, limit: usize, is_idempotent: bool) -> FetchRequest {
+fn post(path: &str, body: Vec<u8>, format: Format, limit: usize) -> FetchRequest {
     let factor = if format == Format::Json { limits::JSON_FACTOR } else { 1 };
     FetchRequest {
         endpoint: fetch::Endpoint { host: String::new(), port: 0 },
@@ -319,9 +325,9 @@ fn post(path: &str, body: Vec<u8>, format: Format, limit: usize, is_idempotent: 
         media_type: format.media_type(),
         body: body.into(),
         body_limit: limit.saturating_mul(factor).saturating_add(limits::ENVELOPE),
-        timeout: REQUEST_TIMEOUT,
+        timeout: if limit <= limits::NUMBERS { SHORT_TIMEOUT } else { REQUEST_TIMEOUT },
         read_timeout: READ_TIMEOUT,
-        is_idempotent,
+        is_idempotent: true,
     }
 }
 
@@ -347,7 +353,15 @@ impl Message<'_> {
             Message::PushTransactions(transactions) => ("/push/transactions", format.to_bytes(transactions)),
             Message::PushBlock(block) => ("/push/block", format.to_bytes(block)),
         };
-        post(path, body, format, limits::NUMBERS, matches!(self, Message::CanYouSeeMe(_)))
+        let bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let request = post(path, body, format, limits::NUMBERS);
+        match self {
+            Message::CanYouSeeMe(_) => request,
+            _ => {
+                let timeout = (MESSAGE_TIMEOUT + TIME_PER_BYTE * bytes).min(REQUEST_TIMEOUT);
+                FetchRequest { timeout, is_idempotent: false, ..request }
+            }
+        }
     }
 }
 

@@ -1,11 +1,14 @@
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::codec::Format;
+use crate::model::network::ChainParameters;
 use crate::peer::io::Now;
+use crate::peer::manager::relay::MAX_SIGNS_OF_LIFE;
 use crate::peer::manager::requests::*;
 use crate::peer::manager::synchronisation::tests::block;
 use crate::peer::tests::*;
-use crate::peer::wire::{Endpoint, Message};
+use crate::peer::wire::{CHALLENGE_BYTES, Challenge, Endpoint, List, Message, Query};
 
 fn request(host: usize, purpose: RequestKind, bytes: usize) -> Request {
     let endpoint = Endpoint::http(format!("h{host}"), 1);
@@ -263,4 +266,52 @@ fn strangers_that_do_not_answer_delay_no_block_to_a_listed_peer() {
     assert!(scene.manager.requests.usage()[1].used > 0, "some wait");
     scene.act(|manager, now, _| manager.push_block(block(2), now));
     assert!(scene.asked("/push/block").contains(&0), "and no stranger keeps it waiting");
+}
+
+/// Peers that are neither listed nor proven, in 63 networks with two addresses each, answer every push, sign of life and
+/// query for a height or a clock byte by byte, until its timeout. This node sends as many as in its busiest hours.
+#[test]
+fn a_request_to_an_unproven_peer_waits_less_than_five_seconds_whatever_126_others_hold() {
+    const HOSTILE: usize = 126;
+    let (mut calls, mut fake) = (RequestQueue::new(MAX_IN_FLIGHT), FakeIo::new());
+    let chain = ChainParameters::after_all_forks();
+    let push = Message::PushTransactions(&List(Vec::new())).request(FORMAT);
+    let sign = Message::SignOfLife(&info(LOCAL)).request(FORMAT);
+    let query = |query: Query| query.request(&Challenge([0; CHALLENGE_BYTES]), FORMAT, &chain);
+    let (height, clock) = (query(Query::Height), query(Query::NetworkTime));
+    let (mut random, mut worst) = (seeded(1), 0);
+    let mut asked: VecDeque<(u64, FetchId)> = VecDeque::new();
+    for second in 0..600 {
+        let now = millis(1_000 * second);
+        fake.now = now;
+        let is_over = |sent: &&Sent| now >= sent.at + sent.request.timeout;
+        let over: Vec<_> = fake.waiting.iter().filter(is_over).map(|sent| sent.call).collect();
+        fake.waiting.retain(|sent| !over.contains(&sent.call));
+        over.into_iter().for_each(|call| assert!(calls.complete(call, timed_out(), now).is_some()));
+        // By default `nis.nodeLimit` is 5 and `nis.timeSyncNodeLimit` 20.
+        let signs = (300, MAX_SIGNS_OF_LIFE, &sign, false);
+        let busy = [(1, 5, &push, true), (30, 5, &height, false), (60, 20, &clock, false), signs];
+        for (_, count, message, is_push) in busy.into_iter().filter(|(every, ..)| second % every == 0) {
+            for _ in 0..count {
+                let host = random() as usize % HOSTILE;
+                let kind = if is_push { RequestKind::Push(address(host)) } else { RequestKind::SignOfLife };
+                let endpoint = question(host).endpoint;
+                let (message, priority) = (message.clone(), Priority::Normal);
+                calls.enqueue(Request { endpoint, message, kind, priority, proof: None, sent: None });
+            }
+        }
+        let honest = Request { priority: Priority::Normal, ..question(HOSTILE + second as usize) };
+        asked.extend(calls.enqueue(honest).map(|id| (second, id)));
+        send(&mut calls, at(now), &mut fake);
+        asked.retain(|(since, id)| {
+            worst = worst.max(second - since);
+            let is_sent = calls.is_sent_for(*id, Duration::ZERO, at(now));
+            if is_sent {
+                fake.waiting.retain(|sent| sent.call != *id);
+                assert!(calls.complete(*id, timed_out(), now).is_some());
+            }
+            !is_sent
+        });
+    }
+    assert!(worst < 5, "{worst} s");
 }
