@@ -321,7 +321,10 @@ impl<'s> BlockProcessor<'s> {
         let Some(mut pushed) = self.queue.remove(&number) else { return Ok(None) };
         let waited = now.monotonic.saturating_sub(since).as_micros();
         self.quota.charge(Owner::at(pushed.by.from), u32::try_from(waited).unwrap_or(u32::MAX), now.monotonic);
-        self.recent_results.insert(pushed.hash, now.monotonic);
+        // If the clock was set back since, the block is of the future and may be pushed again.
+        if !is_in_future(pushed.block.timestamp, now.network) {
+            self.recent_results.insert(pushed.hash, now.monotonic);
+        }
         let verified = Verified { hash: pushed.verified, transactions: None, encoded: pushed.encoded.take() };
         let branch = pushed_branch(self.store, self.network, (*pushed.block).clone(), verified);
         self.begin(branch, BlockOrigin::Pushed(pushed))

@@ -470,6 +470,24 @@ fn a_pushed_block_of_the_future_waits_for_its_time() {
 }
 
 #[test]
+fn a_pushed_block_whose_time_has_come_may_be_pushed_again_after_the_clock_was_set_back() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (next, mut processor) = (chain.blocks()[19].clone(), BlockProcessor::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    assert!(processor.push(next.clone(), SENDER, &snapshot, START).unwrap());
+    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    assert!(processor.choose_pushed(now).is_some());
+    let early = Now { network: Timestamp(next.timestamp.0 - 11), ..now };
+    let processed = std::iter::repeat_with(|| processor.step(early).unwrap()).find_map(|processed| processed);
+    let rejection = processed.and_then(|processed| processed.result.err()).unwrap();
+    assert!(!rejection.blames_sender());
+    assert!(processor.push(next.clone(), SENDER, &snapshot, START).unwrap());
+    drop(snapshot);
+    assert_eq!(result(&run(&mut processor)), ValidationResult::Success);
+}
+
+#[test]
 fn a_list_that_ends_early_is_of_no_use_and_nobody_is_blamed() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
