@@ -357,6 +357,17 @@ fn lines_of_pages_are_wrapped_except_in_tables_and_code() {
 }
 
 #[test]
+fn notes_of_commands_fit_the_width_to_which_the_program_wraps_its_help() {
+    /// Commands to copy stay in one line.
+    const BEFORE_COMMANDS: &str = "  nisd ";
+    const WIDTH: usize = 100;
+    for (name, text) in pages().iter().filter(|(name, _)| name.starts_with("src/help/commands/")) {
+        let is_wide = |line: &&str| line.chars().count() > WIDTH && !line.starts_with(BEFORE_COMMANDS);
+        assert_eq!(text.lines().find(is_wide), None, "{name} has this line of more than {WIDTH} characters");
+    }
+}
+
+#[test]
 fn pages_name_existing_files_of_the_project() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut missing, mut count) = (Vec::new(), 0);

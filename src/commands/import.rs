@@ -40,7 +40,7 @@ pub struct Import {
     /// Trusted checkpoint: check neither signatures nor proofs below this block; fails if its hash differs
     #[arg(long, value_name = "HEIGHT:HASH")]
     pub trust_below: Option<Checkpoint>,
-    /// Recorded blocks (.bin or .bin.gz), in the order of their heights
+    /// Recorded blocks (.bin or .bin.gz), in the order of their heights; - for standard input
     #[arg(required = true, value_name = "BLOCKS")]
     pub blocks: Vec<PathBuf>,
     #[command(flatten)]

@@ -367,7 +367,8 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
         SignedTransaction::sign(&transaction, &KeyPair::new(&key))
     };
     let packet = packet.map_err(CommandError::Failed)?;
-    eprint_line(&format!("announcing to {}:\n{}", node.url(), describe(&packet.transaction, None)));
+    let name = node.network_name();
+    eprint_line(&format!("announcing to {}:\n{}", node.url(), describe(&packet.transaction, name.as_deref())));
     submit(&node, &packet)
 }
 

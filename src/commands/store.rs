@@ -82,6 +82,7 @@ pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
 /// arrives.
 pub fn open_block_files(paths: &[PathBuf], stop: &Stop) -> Result<Vec<BlockFile<'static>>, CommandError> {
     let open = |path: &PathBuf| {
+        let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
         let open = || {
             let metadata = std::fs::metadata(path)?;
             if metadata.is_file() {
@@ -92,7 +93,8 @@ pub fn open_block_files(paths: &[PathBuf], stop: &Stop) -> Result<Vec<BlockFile<
             }
             BlockFile::new(Pipe::open(path, stop.clone())?)
         };
-        open().map_err(in_file(path))
+        let file = open().map_err(in_file(path))?;
+        Ok(file.with_name(path.display().to_string()))
     };
     paths.iter().map(open).collect()
 }

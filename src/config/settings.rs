@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -147,6 +147,10 @@ impl Settings {
         let data = data_folder(reader, &node, identity.as_ref());
         let port = if node.protocol == "https" { node.https_port } else { http.port };
         let host_names = host_names(&http, &node);
+        // A node that listens on one address is reached there.
+        let own = http.bind.local_address();
+        let is_known = node.host == Ipv4Addr::LOCALHOST.to_string() && own.is_ipv4();
+        let host = if is_known { own.to_string() } else { node.host.clone() };
         let Identity { network, nemesis, nemesis_hash } = identity?;
         let folder = reader.layers.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
         let peers_file = folder.join(peers_file_name(&network.name));
@@ -156,7 +160,7 @@ impl Settings {
             nemesis_hash,
             data: data?,
             write_cache: node.write_cache.unwrap_or(*WRITE_CACHE.start()),
-            endpoint: Endpoint { protocol: node.protocol, host: node.host.clone(), port: port.into() },
+            endpoint: Endpoint { protocol: node.protocol, host, port: port.into() },
             host_names,
             peers_file,
             node,
@@ -519,6 +523,20 @@ mod tests {
             let url = |more: &str| settings(&format!("nisd.bindAddress = {bind}\n{more}")).url();
             assert_eq!(url(""), format!("http://{host}:7890"));
             assert_eq!(url("nem.apiContext = /a/b\nnem.httpPort = 1"), format!("http://{host}:1/a/b"));
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_host_announces_the_only_ipv4_address_on_which_it_listens() {
+        for (bind, host) in [
+            ("*", "127.0.0.1"),
+            ("127.0.0.4", "127.0.0.4"),
+            ("::ffff:10.0.0.5", "10.0.0.5"),
+            ("0.0.0.0", "127.0.0.1"),
+            ("::1", "127.0.0.1"),
+            ("10.0.0.5\nnem.host = 45.1.2.3", "45.1.2.3"),
+        ] {
+            assert_eq!(settings(&format!("nisd.bindAddress = {bind}")).endpoint.host, host, "{bind}");
         }
     }
 

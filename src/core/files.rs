@@ -131,7 +131,7 @@ fn permission_advice(path: Option<&Path>, user: u32) -> String {
     match existing.filter(|(_, owner)| *owner != user) {
         Some((folder, 0)) if is_new => format!(
             "this user can create nothing in {}, which belongs to root: create a folder as root and give it to this user \
-             (mkdir, chown), or name another one, such as with --data",
+             (mkdir, chown), or name another one",
             folder.display()
         ),
         Some((_, owner)) => run_as(owner),

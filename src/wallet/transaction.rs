@@ -379,6 +379,7 @@ mod tests {
         let lines = super::super::TRANSACTIONS.lines().map(str::trim).filter(|line| line.starts_with('{'));
         let mut types: Vec<_> = lines
             .map(|line| {
+                assert!(!line.contains(' '), "help breaks lines at blanks: {line}");
                 let transaction = read_transaction(line.as_bytes()).unwrap_or_else(|error| panic!("{line}: {error}"));
                 let value: serde_json::Value = serde_json::from_str(line).unwrap();
                 assert!(parse_signed_bytes(&transaction.signed_bytes()).is_ok(), "{line}");

@@ -21,17 +21,28 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 pub enum BlockFileError {
     /// Reading or decompressing failed.
     #[error("{0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// A length is not positive or exceeds [`MAX_BLOCK_BYTES`].
     #[error("{0} is not the length of a block; is this a file of blocks?")]
     Length(i32),
-    /// The file ends inside a block.
-    #[error("the file ends inside a block")]
+    /// The file ends inside a block, or inside its compressed form.
+    #[error("the file ends inside a block; was it copied completely?")]
     Truncated,
+    /// Why the file with this name cannot be read further.
+    #[error("{0}: {1}")]
+    Named(String, Box<BlockFileError>),
+}
+
+impl From<io::Error> for BlockFileError {
+    fn from(error: io::Error) -> BlockFileError {
+        if error.kind() == io::ErrorKind::UnexpectedEof { BlockFileError::Truncated } else { BlockFileError::Io(error) }
+    }
 }
 
 /// Reads the blocks of one file.
 pub struct BlockFile<'a> {
+    /// Its name, for errors.
+    name: Option<String>,
     input: Box<dyn Read + 'a>,
     consumed: Rc<Cell<u64>>,
     size: Option<u64>,
@@ -63,7 +74,12 @@ impl<'a> BlockFile<'a> {
         let input = BufReader::new(io::Cursor::new(start).chain(input));
         let input: Box<dyn Read + 'a> =
             if compressed { Box::new(BufReader::new(MultiGzDecoder::new(input))) } else { Box::new(input) };
-        Ok(BlockFile { input, consumed, size: None })
+        Ok(BlockFile { name: None, input, consumed, size: None })
+    }
+
+    /// Sets the name of the file, which errors of [`BlockFiles`] show.
+    pub fn with_name(self, name: String) -> BlockFile<'a> {
+        BlockFile { name: Some(name), ..self }
     }
 
     /// Sets the size of the file in bytes, for [`BlockFile::progress`].
@@ -119,7 +135,11 @@ impl<'a> BlockFiles<'a> {
     /// Reads the bytes of the next block into `block`. Returns `false` at the end of the last file.
     pub fn next(&mut self, block: &mut Vec<u8>) -> Result<bool, BlockFileError> {
         while let Some(file) = self.files.front_mut() {
-            if file.next(block)? {
+            let has_block = file.next(block).map_err(|error| match &file.name {
+                Some(name) => BlockFileError::Named(name.clone(), Box::new(error)),
+                None => error,
+            })?;
+            if has_block {
                 return Ok(true);
             }
             self.finished += file.progress().0;
@@ -222,7 +242,23 @@ mod tests {
     fn a_cut_file_and_a_false_length_are_errors() {
         assert!(matches!(read_all(&[5, 0, 0, 0, 1]), Err(BlockFileError::Truncated)));
         assert!(matches!(read_all(&[5, 0]), Err(BlockFileError::Truncated)));
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        write_block(&mut gzip, b"block").unwrap();
+        let gzip = gzip.finish().unwrap();
+        for length in 3..gzip.len() {
+            assert!(matches!(read_all(&gzip[..length]), Err(BlockFileError::Truncated)), "{length}");
+        }
         assert!(matches!(read_all(&[0xff; 8]), Err(BlockFileError::Length(-1))));
         assert!(matches!(read_all(&[0; 8]), Err(BlockFileError::Length(0))));
+    }
+
+    #[test]
+    fn of_several_files_the_one_that_is_wrong_is_named() {
+        let file = |name: &str, bytes| BlockFile::new(bytes).unwrap().with_name(name.to_owned());
+        let mut files = BlockFiles::new(vec![file("a", &[1, 0, 0, 0, 7][..]), file("b", &[5, 0, 0, 0, 1])]);
+        let mut block = Vec::new();
+        assert!(files.next(&mut block).unwrap());
+        let error = files.next(&mut block).unwrap_err().to_string();
+        assert_eq!(error, "b: the file ends inside a block; was it copied completely?");
     }
 }
