@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -82,7 +83,12 @@ pub fn check_block_files(paths: &[PathBuf]) -> Result<(), CommandError> {
 /// arrives.
 pub fn open_block_files(paths: &[PathBuf], stop: &Stop) -> Result<Vec<BlockFile<'static>>, CommandError> {
     let open = |path: &PathBuf| {
-        let path = if path == Path::new("-") { Path::new("/dev/stdin") } else { path };
+        if path == Path::new("-") {
+            // Opened anew, it would have no end if its writer has left.
+            let file = io::stdin().as_fd().try_clone_to_owned().map_err(CommandError::System)?.into();
+            let file = BlockFile::new(Pipe { file, stop: stop.clone() }).map_err(CommandError::System)?;
+            return Ok(file.with_name("standard input".to_owned()));
+        }
         let open = || {
             let metadata = std::fs::metadata(path)?;
             if metadata.is_file() {
