@@ -547,6 +547,11 @@ fn node(url: &str, data: Option<&Path>) -> Result<NodeClient, CommandError> {
     NodeClient::at(url, data).map_err(|reason| usage(format!("--node {url:?}: {reason}")))
 }
 
+/// Returns the flag that names a node in a command to copy, after a blank; nothing for the default node.
+fn node_flag(url: &str) -> String {
+    if url == DEFAULT_NODE { String::new() } else { format!(" --node {}", shell_word(url)) }
+}
+
 /// Returns random bytes.
 pub fn random_bytes<const N: usize>(system: System) -> Result<Zeroizing<[u8; N]>, CommandError> {
     let mut bytes = Zeroizing::new([0; N]);

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::keys::{load_key, public_key};
 use super::{
-    CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, not_text, print, print_json, print_note,
-    random_bytes, usage, when_ready,
+    CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, node_flag, not_text, print, print_json,
+    print_note, random_bytes, usage, when_ready,
 };
 use crate::clock::System;
 use crate::codec::text::text_of_file;
@@ -327,7 +327,7 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
     if status.fate == Fate::Confirmed {
         let height = status.number("height");
         let fate = format!("was confirmed at height {height}");
-        return print_outcome(packet, &fate, &format!("confirmed at height: {height}\n"));
+        return print_outcome(node, packet, &fate, &format!("confirmed at height: {height}\n"));
     }
     Err(failed(if status.is_failure() {
         format!("the transaction is not in the chain: {status}")
@@ -375,9 +375,9 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
 fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandError> {
     let answer = node.announce(packet).map_err(|error| {
         let is_open = error.may_be_done();
-        if is_open { sent_once(packet, "may have been accepted", &error.to_string()) } else { error.into() }
+        if is_open { sent_once(node, packet, "may have been accepted", &error.to_string()) } else { error.into() }
     })?;
-    let printed = print_outcome(packet, "was announced", &format!("{answer}\n"));
+    let printed = print_outcome(node, packet, "was announced", &format!("{answer}\n"));
     if answer.is_success() {
         return printed;
     }
@@ -386,18 +386,18 @@ fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandEr
 }
 
 /// Prints what became of a transaction. The error says it, too, as `fate`: who sends the transaction again pays twice.
-fn print_outcome(packet: &SignedTransaction, fate: &str, outcome: &str) -> Result<(), CommandError> {
+fn print_outcome(node: &NodeClient, packet: &SignedTransaction, fate: &str, outcome: &str) -> Result<(), CommandError> {
     print(outcome).and_then(|()| finish_output()).map_err(|error| match error {
-        CommandError::Failed(reason) => sent_once(packet, fate, &reason),
+        CommandError::Failed(reason) => sent_once(node, packet, fate, &reason),
         other => other,
     })
 }
 
 /// Returns the error of a command whose transaction is, or may be, at the node.
-fn sent_once(packet: &SignedTransaction, fate: &str, reason: &str) -> CommandError {
-    let hash = packet.transaction.hash();
+fn sent_once(node: &NodeClient, packet: &SignedTransaction, fate: &str, reason: &str) -> CommandError {
+    let (hash, at) = (packet.transaction.hash(), node_flag(&node.url()));
     failed(format!(
-        "the transaction {hash} {fate}: do not send it again; `nisd status-of {hash}` shows its status. {reason}"
+        "the transaction {hash} {fate}: do not send it again; `nisd status-of {hash}{at}` shows its status. {reason}"
     ))
 }
 

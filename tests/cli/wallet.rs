@@ -318,7 +318,8 @@ fn an_announcement_that_cannot_be_printed_says_that_it_was_made() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let hash = text(&e1["hash"]);
-    let announced = format!("the transaction {hash} was announced: do not send it again; `nisd status-of {hash}`");
+    let command = format!("nisd status-of {hash} --node {}", node.url);
+    let announced = format!("the transaction {hash} was announced: do not send it again; `{command}` shows its status");
     assert_contains(&said, &[&announced, "cannot write the output: No space left"]);
     assert_eq!(node.announced()["data"], e1["data"]);
 }
@@ -332,11 +333,14 @@ fn an_announcement_whose_answer_is_lost_says_that_it_may_have_been_accepted() {
             let is_announced = request.line.starts_with("POST /transaction/announce");
             is_announced.then(|| failure(status, "a proxy without its node")).flatten()
         });
-        run(["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url, "--amount", "1"])
+        let sent = run(["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url, "--amount", "1"]);
+        (sent, node.url)
     };
-    let said = format!("the transaction {hash} may have been accepted: do not send it again; `nisd status-of {hash}`");
-    send(502).expect_failure(1, &[&said, "status 502"]);
-    let refused = send(503).expect_failure(1, &["is not ready"]);
+    let (lost, url) = send(502);
+    let said =
+        format!("{hash} may have been accepted: do not send it again; `nisd status-of {hash} --node {url}` shows");
+    lost.expect_failure(1, &[&said, "status 502"]);
+    let refused = send(503).0.expect_failure(1, &["is not ready"]);
     assert!(!refused.stderr.contains("may have been accepted"), "{}", refused.stderr);
 }
 
