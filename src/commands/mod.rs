@@ -445,6 +445,8 @@ fn store_options(settings: &Settings) -> Options {
 
 /// Flag that is set when the command must stop.
 pub type Stop = Arc<AtomicBool>;
+/// Makes the signals that end a command set a flag instead.
+pub type StopOnSignals = fn() -> Result<Stop, CommandError>;
 
 /// Time of one wait for a stream.
 const STREAM_WAIT: Duration = Duration::from_secs(60);
