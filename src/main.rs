@@ -102,10 +102,10 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
         }
         Command::Key(command) => commands::keys::key(command, SYSTEM),
         Command::Address(command) => commands::keys::show_address(command),
-        Command::Send(command) => commands::send::send(command, SYSTEM),
-        Command::Apostille(command) => commands::apostille::apostille(command, SYSTEM),
+        Command::Send(command) => commands::send::send(command, SYSTEM, stop_on_signals),
+        Command::Apostille(command) => commands::apostille::apostille(command, SYSTEM, stop_on_signals),
         Command::Sign(command) => commands::send::sign(command),
-        Command::Announce(command) => commands::send::announce(command),
+        Command::Announce(command) => commands::send::announce(command, stop_on_signals),
         Command::Help(command) => commands::help::print_help(command),
     }
 }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use sha2::{Digest, Sha256};
 
 use super::send::{Delivery, Sender, hash};
-use super::{CommandError, DEFAULT_NODE, failed, in_file, node, notes, print, print_note};
+use super::{CommandError, DEFAULT_NODE, StopOnSignals, failed, in_file, node, notes, print, print_note};
 use crate::clock::System;
 use crate::files;
 use crate::model::transaction::{Message, MessageKind, wire_network};
@@ -60,18 +60,18 @@ pub struct VerifyApostille {
 }
 
 /// Runs `nisd apostille`.
-pub fn apostille(command: &ApostilleCommand, system: System) -> Result<(), CommandError> {
+pub fn apostille(command: &ApostilleCommand, system: System, stop: StopOnSignals) -> Result<(), CommandError> {
     match command {
-        ApostilleCommand::Create(command) => create(command, system),
+        ApostilleCommand::Create(command) => create(command, system, stop),
         ApostilleCommand::Verify(command) => verify(command),
     }
 }
 
 /// Announces the hash of a file, by default to the account itself.
-fn create(command: &CreateApostille, system: System) -> Result<(), CommandError> {
+fn create(command: &CreateApostille, system: System, stop: StopOnSignals) -> Result<(), CommandError> {
     command.to.as_deref().map(values::address).transpose().map_err(CommandError::Usage)?;
     let hash = hash_of(&command.file)?;
-    let sender = Sender::new(&command.how, &command.from_key_file, system)?;
+    let sender = Sender::new(&command.how, &command.from_key_file, system, stop)?;
     let recipient = match &command.to {
         Some(to) => values::address_on(to, sender.network).map_err(CommandError::Usage)?,
         None => sender.address(),

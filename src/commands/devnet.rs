@@ -18,7 +18,7 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::keys::{in_key_file, load_key};
-use super::{CommandError, DEFAULT_NODE, failed, in_file, print, random_bytes, shell_word, usage};
+use super::{CommandError, failed, in_file, node_flag, print, random_bytes, shell_word, usage};
 use crate::clock::{NetworkClock, System};
 use crate::codec::SigningForm;
 use crate::config::{self, Bind, Endpoint, Override, Settings, network_properties};
@@ -149,7 +149,7 @@ fn accounts(devnet: &Devnet) -> String {
 fn commands(devnet: &Devnet, settings: &Settings, url: &str, program: &str) -> String {
     let websocket = SocketAddr::new(settings.http.bind.local_address(), settings.websocket.port);
     let explorer = if settings.http.explorer { format!("  {url}/explorer in a browser\n") } else { String::new() };
-    let at = if url == DEFAULT_NODE { String::new() } else { format!(" --node {}", shell_word(url)) };
+    let at = node_flag(url);
     let height = shell_word(format!("{url}/chain/height"));
     let text = format!("{explorer}  {program} status{at}\n  curl {height}\n");
     let account = |role| devnet.accounts.iter().find(|account| account.role == role);

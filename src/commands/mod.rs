@@ -445,6 +445,8 @@ fn store_options(settings: &Settings) -> Options {
 
 /// Flag that is set when the command must stop.
 pub type Stop = Arc<AtomicBool>;
+/// Makes the signals that end a command set a flag instead.
+pub type StopOnSignals = fn() -> Result<Stop, CommandError>;
 
 /// Time of one wait for a stream.
 const STREAM_WAIT: Duration = Duration::from_secs(60);
@@ -545,6 +547,11 @@ const DEFAULT_NODE: &str = "http://127.0.0.1:7890";
 /// Returns the node at a URL of the command line; `data` is its data folder, if that is known.
 fn node(url: &str, data: Option<&Path>) -> Result<NodeClient, CommandError> {
     NodeClient::at(url, data).map_err(|reason| usage(format!("--node {url:?}: {reason}")))
+}
+
+/// Returns the flag that names a node in a command to copy, after a blank; nothing for the default node.
+fn node_flag(url: &str) -> String {
+    if url == DEFAULT_NODE { String::new() } else { format!(" --node {}", shell_word(url)) }
 }
 
 /// Returns random bytes.

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::keys::{load_key, public_key};
 use super::{
-    CommandError, DEFAULT_NODE, failed, finish_output, in_file, node, not_text, print, print_json, print_note,
-    random_bytes, usage, when_ready,
+    CommandError, DEFAULT_NODE, StopOnSignals, failed, finish_output, in_file, node, node_flag, not_text, print,
+    print_json, print_note, random_bytes, usage, when_ready,
 };
 use crate::clock::System;
 use crate::codec::text::text_of_file;
@@ -157,10 +157,10 @@ pub(super) fn hash(text: &str) -> Result<Hash256, &'static str> {
 }
 
 /// Runs `nisd send`.
-pub fn send(command: &Send, system: System) -> Result<(), CommandError> {
+pub fn send(command: &Send, system: System, stop: StopOnSignals) -> Result<(), CommandError> {
     // Mistakes are reported before the node is asked.
     values::address(&command.to).map_err(CommandError::Usage)?;
-    let sender = Sender::new(&command.how, &command.from_key_file, system)?;
+    let sender = Sender::new(&command.how, &command.from_key_file, system, stop)?;
     let recipient = values::address_on(&command.to, sender.network).map_err(CommandError::Usage)?;
     let known = known_mosaics(command, &sender)?;
     let message = message(command, &sender, &recipient)?;
@@ -171,6 +171,7 @@ pub fn send(command: &Send, system: System) -> Result<(), CommandError> {
 pub(super) struct Sender<'a> {
     how: &'a Delivery,
     system: System,
+    stop: StopOnSignals,
     node: NodeClient,
     key: KeyPair,
     multisig_account: Option<PublicKey>,
@@ -179,12 +180,17 @@ pub(super) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    pub fn new(how: &'a Delivery, key_file: &Path, system: System) -> Result<Sender<'a>, CommandError> {
+    pub fn new(
+        how: &'a Delivery,
+        key_file: &Path,
+        system: System,
+        stop: StopOnSignals,
+    ) -> Result<Sender<'a>, CommandError> {
         let node = node(&how.node, None)?;
         let multisig_account = how.multisig_account.as_deref().map(public_key).transpose()?;
         let key = KeyPair::new(&load_key(key_file)?);
         let network = node.network()?;
-        Ok(Sender { how, system, node, key, multisig_account, network })
+        Ok(Sender { how, system, stop, node, key, multisig_account, network })
     }
 
     /// Returns the address of the account that pays.
@@ -194,14 +200,14 @@ impl<'a> Sender<'a> {
 
     /// Builds a transfer, describes it, and announces it unless it is a dry run. `known` describes its mosaics.
     pub fn deliver(
-        &self,
+        mut self,
         recipient: Address,
         amount: Amount,
         message: Option<Message>,
         mosaics: &[Mosaic],
         known: &[MosaicEntry],
     ) -> Result<(), CommandError> {
-        let Sender { how, node, key, multisig_account, network, .. } = self;
+        let Sender { how, node, key, multisig_account, network, .. } = &self;
         // Cosignatories need time.
         let usual = if multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { DEFAULT_DEADLINE_SECONDS };
         let intent = TransferRequest {
@@ -227,8 +233,8 @@ impl<'a> Sender<'a> {
         if how.dry_run {
             return print(&format!("{}\n", packet.to_json()));
         }
-        submit(node, &packet)?;
-        if how.wait { wait(node, &packet, self.system) } else { Ok(()) }
+        submit(&mut self.node, &packet, self.stop)?;
+        if self.how.wait { wait(&self.node, &packet, self.system) } else { Ok(()) }
     }
 
     /// Returns the node's time, which it compares deadlines with; the system's time if the node does not answer.
@@ -323,11 +329,12 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
     let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);
     let limit = Duration::from_secs(seconds.unsigned_abs().into()) + CONFIRMATION_GRACE;
     eprint_line("waiting until it is confirmed");
-    let status = await_end(node, &packet.transaction.hash(), limit, system, |_| ())?;
+    let status = await_end(node, &packet.transaction.hash(), limit, system, |_| ());
+    let status = status.map_err(|error| sent_once(node, packet, "was announced", &error.to_string()))?;
     if status.fate == Fate::Confirmed {
         let height = status.number("height");
         let fate = format!("was confirmed at height {height}");
-        return print_outcome(packet, &fate, &format!("confirmed at height: {height}\n"));
+        return print_outcome(node, packet, &fate, &format!("confirmed at height: {height}\n"));
     }
     Err(failed(if status.is_failure() {
         format!("the transaction is not in the chain: {status}")
@@ -349,8 +356,8 @@ pub fn sign(command: &Sign) -> Result<(), CommandError> {
 }
 
 /// Runs `nisd announce`.
-pub fn announce(command: &Announce) -> Result<(), CommandError> {
-    let node = node(&command.node, None)?;
+pub fn announce(command: &Announce, stop: StopOnSignals) -> Result<(), CommandError> {
+    let mut node = node(&command.node, None)?;
     let key = command.key_file.as_deref().map(load_key).transpose()?;
     let input = read_input(&command.file)?;
     let packet = if is_signed_transaction(input.as_bytes()) {
@@ -369,16 +376,18 @@ pub fn announce(command: &Announce) -> Result<(), CommandError> {
     let packet = packet.map_err(CommandError::Failed)?;
     let name = node.network_name();
     eprint_line(&format!("announcing to {}:\n{}", node.url(), describe(&packet.transaction, name.as_deref())));
-    submit(&node, &packet)
+    submit(&mut node, &packet, stop)
 }
 
-/// Announces a transaction and prints the answer.
-fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandError> {
+/// Announces a transaction and prints the answer. From here on a signal ends the wait for the node, with an error that says
+/// what may have happened.
+fn submit(node: &mut NodeClient, packet: &SignedTransaction, stop: StopOnSignals) -> Result<(), CommandError> {
+    node.stop_at(stop()?);
     let answer = node.announce(packet).map_err(|error| {
         let is_open = error.may_be_done();
-        if is_open { sent_once(packet, "may have been accepted", &error.to_string()) } else { error.into() }
+        if is_open { sent_once(node, packet, "may have been accepted", &error.to_string()) } else { error.into() }
     })?;
-    let printed = print_outcome(packet, "was announced", &format!("{answer}\n"));
+    let printed = print_outcome(node, packet, "was announced", &format!("{answer}\n"));
     if answer.is_success() {
         return printed;
     }
@@ -387,18 +396,18 @@ fn submit(node: &NodeClient, packet: &SignedTransaction) -> Result<(), CommandEr
 }
 
 /// Prints what became of a transaction. The error says it, too, as `fate`: who sends the transaction again pays twice.
-fn print_outcome(packet: &SignedTransaction, fate: &str, outcome: &str) -> Result<(), CommandError> {
+fn print_outcome(node: &NodeClient, packet: &SignedTransaction, fate: &str, outcome: &str) -> Result<(), CommandError> {
     print(outcome).and_then(|()| finish_output()).map_err(|error| match error {
-        CommandError::Failed(reason) => sent_once(packet, fate, &reason),
+        CommandError::Failed(reason) => sent_once(node, packet, fate, &reason),
         other => other,
     })
 }
 
 /// Returns the error of a command whose transaction is, or may be, at the node.
-fn sent_once(packet: &SignedTransaction, fate: &str, reason: &str) -> CommandError {
-    let hash = packet.transaction.hash();
+fn sent_once(node: &NodeClient, packet: &SignedTransaction, fate: &str, reason: &str) -> CommandError {
+    let (hash, at) = (packet.transaction.hash(), node_flag(&node.url()));
     failed(format!(
-        "the transaction {hash} {fate}: do not send it again; `nisd status-of {hash}` shows its status. {reason}"
+        "the transaction {hash} {fate}: do not send it again; `nisd status-of {hash}{at}` shows its status. {reason}"
     ))
 }
 

@@ -13,7 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::peers::{duration, node_of};
 use super::store::stored_network;
-use super::{CommandError, Common, StandardOutput, Stop, failed, in_store, print, print_json, store_options};
+use super::{
+    CommandError, Common, StandardOutput, Stop, failed, in_store, node_flag, print, print_json, shell_word,
+    store_options,
+};
 use crate::clock::{NetworkClock, System};
 use crate::config::Settings;
 use crate::logging;
@@ -53,6 +56,8 @@ struct StatusReport {
     node: String,
     /// Folder of the store that was read because the node does not answer.
     store: Option<String>,
+    /// The flag that names its folder in a command to copy, after a blank; empty if the folder is not known.
+    data_flag: String,
     metrics: Scrape,
     /// The metrics before these, for rates.
     before: Option<Scrape>,
@@ -84,8 +89,15 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
             (read, _) => (Some(settings.data.display().to_string()), read?),
         },
     };
-    let seen =
-        StatusReport { node: node.as_ref().map(NodeClient::url).unwrap_or_default(), store, metrics, before: None };
+    let knows_folder = command.data.is_some() || command.config.is_some();
+    let data_flag = knows_folder.then(|| format!(" --data {}", shell_word(settings.data.display())));
+    let seen = StatusReport {
+        node: node.as_ref().map(NodeClient::url).unwrap_or_default(),
+        store,
+        data_flag: data_flag.unwrap_or_default(),
+        metrics,
+        before: None,
+    };
     let is_live = seen.store.is_none() && !command.json && !command.once;
     if let Some(node) = node.filter(|_| is_live && logging::is_screen(&io::stdout()) && io::stdin().is_terminal()) {
         return show_live(&node, seen, &stop).map_err(CommandError::output);
@@ -233,7 +245,7 @@ fn text(seen: &StatusReport) -> String {
     for (name, row) in ROWS {
         text.extend(row(seen).map(|row| format!("{name:<12} {row}\n")));
     }
-    text.extend(seen.hints().map(|advice| format!("! {advice}\n")));
+    text.extend(seen.hints().iter().map(|advice| format!("! {advice}\n")));
     text
 }
 
@@ -389,9 +401,14 @@ impl StatusReport {
     }
 
     /// Returns hints for the operator.
-    fn hints(&self) -> impl Iterator<Item = &'static str> {
+    fn hints(&self) -> Vec<String> {
         let is = |name: &str, is_bad: fn(f64) -> bool| self.value(name).is_some_and(is_bad);
         let is_alone = self.value("nisd_peers") == Some(0.0) && self.metrics.sum("nisd_peers") > Some(0.0);
+        let alone = format!("no peer answers; `nisd peers{}{}` shows why", node_flag(&self.node), self.data_flag);
+        let damaged = format!(
+            "a part of the store is damaged; the log names it, and `nisd reindex{}` or a backup repairs it",
+            self.data_flag
+        );
         let used = self.value("nisd_store_map_used_bytes").zip(self.value("nisd_store_map_bytes"));
         [
             (is("nisd_store_failing", |failing| failing > 0.0), "the store fails; see the log"),
@@ -399,10 +416,7 @@ impl StatusReport {
                 is("nisd_disk_sync_waiting_seconds", |seconds| seconds >= 30.0),
                 "the disk does not confirm a write, and no block is processed until it does; see the system's log",
             ),
-            (
-                is("nisd_store_damaged_ranges", |ranges| ranges > 0.0),
-                "a part of the store is damaged; the log names it, and `nisd reindex` or a backup repairs it",
-            ),
+            (is("nisd_store_damaged_ranges", |ranges| ranges > 0.0), &damaged),
             (is("nisd_disk_free_bytes", |free| free < 2e9), "the disk is nearly full; free space"),
             (
                 used.is_some_and(|(used, map)| used > 0.85 * map),
@@ -417,12 +431,13 @@ impl StatusReport {
                 is("nisd_clock_rejected_offset_seconds", |offset| offset != 0.0),
                 "peers report another time, which the node does not follow; check the clock and the log",
             ),
-            (is_alone, "no peer answers; `nisd peers` shows why"),
+            (is_alone, &alone),
             (is("nisd_clock_offset_seconds", |offset| offset.abs() > 5.0), "the clock is wrong; let NTP set it"),
         ]
         .into_iter()
         .filter(|(applies, _)| *applies)
-        .map(|(_, advice)| advice)
+        .map(|(_, advice)| advice.to_owned())
+        .collect()
     }
 }
 
@@ -460,7 +475,9 @@ mod tests {
     fn metrics_are_numbers_or_lists_of_objects_in_json() {
         let page = "a 1\nb 0.5\nc{x=\"1\"} 2\nc{x=\"2\"} 3\n";
         let metrics = Scrape::parse(page).unwrap();
-        let text = json_text(&StatusReport { node: "http://a".to_owned(), store: None, metrics, before: None });
+        let seen =
+            StatusReport { node: "http://a".to_owned(), store: None, data_flag: String::new(), metrics, before: None };
+        let text = json_text(&seen);
         let value: Value = serde_json::from_str(&text).unwrap();
         let list = json!([{"x": "1", "value": 2}, {"x": "2", "value": 3}]);
         assert_eq!(value, json!({"node": "http://a", "metrics": {"a": 1, "b": 0.5, "c": list}}));
@@ -498,7 +515,13 @@ nisd_store_map_bytes 68719476736
 "#;
 
     fn seen(page: &str) -> StatusReport {
-        StatusReport { node: "http://a".to_owned(), store: None, metrics: Scrape::parse(page).unwrap(), before: None }
+        StatusReport {
+            node: "http://a".to_owned(),
+            store: None,
+            data_flag: String::new(),
+            metrics: Scrape::parse(page).unwrap(),
+            before: None,
+        }
     }
 
     #[test]
@@ -512,9 +535,18 @@ Requests     105 answered, 99 % within 10 ms, 5 rejected (rate limit)
 Store        1.5 KiB of at most 64 GiB, 977 KiB free on its disk
 Clock        1 jump
 ! the disk is nearly full; free space
-! no peer answers; `nisd peers` shows why
+! no peer answers; `nisd peers --node http://a` shows why
 ";
         assert_eq!(text(&seen(PAGE)), expected);
+        let default = StatusReport { node: "http://127.0.0.1:7890".to_owned(), ..seen(PAGE) };
+        assert!(text(&default).ends_with("\n! no peer answers; `nisd peers` shows why\n"));
+        let of_folder = StatusReport {
+            data_flag: " --data 'a b'".to_owned(),
+            ..seen(&format!("{PAGE}nisd_store_damaged_ranges 1\n"))
+        };
+        for command in ["`nisd peers --node http://a --data 'a b'` shows", "`nisd reindex --data 'a b'` or a backup"] {
+            assert!(text(&of_folder).contains(command), "{command}");
+        }
         let stored = StatusReport {
             store: Some("folder".to_owned()),
             ..seen("nisd_info{network=\"n\"} 1\nnisd_disk_free_bytes 1\n")

@@ -22,7 +22,7 @@ use clap::Args;
 use rustix::process::{WaitOptions, wait};
 use serde::{Deserialize, Serialize};
 
-use super::{CommandError, DEFAULT_NODE, Stop, failed, height, in_file, not_text, usage};
+use super::{CommandError, DEFAULT_NODE, Stop, failed, height, in_file, not_text, shell_word, usage};
 use crate::clock::System;
 use crate::codec::text::text_of_file;
 use crate::crypto::hash::keccak256_parts;
@@ -52,6 +52,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_EXIT_CODE: i32 = 128;
 /// Name of the event that tells the state of the node, rather than of a payment.
 const SYNCHRONISING: &str = "synchronising";
+/// Kinds of events of the chain, the first of them by default.
+const TRANSACTION: &str = "transaction";
+const BLOCK: &str = "block";
 
 /// `nisd watch`.
 #[derive(Args, Debug)]
@@ -84,7 +87,7 @@ pub struct Watch {
     /// Run this with sh for each event, with the event as a line of JSON on its standard input; if it fails, end
     #[arg(long, value_name = "COMMAND")]
     pub exec: Option<String>,
-    /// Remember in this file which events are done, and continue there
+    /// Remember in this file which events are done, and continue there; it is for the same kinds and mosaic
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     /// Continue from the state file although the addresses have changed; earlier events of added ones are not told
@@ -139,6 +142,32 @@ impl fmt::Display for WatchedAccounts {
     }
 }
 
+/// Which events of the chain a watch tells, as its state file names them. Those of the mempool do not count: they have no
+/// place at which a watch resumes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct WatchedEvents {
+    /// Kinds in order, those of the default, too.
+    kinds: BTreeSet<String>,
+    /// The only mosaic whose transactions are told; `None` for all.
+    mosaic: Option<String>,
+}
+
+impl WatchedEvents {
+    fn of(command: &Watch) -> WatchedEvents {
+        let kinds = if command.kinds.is_empty() { &[TRANSACTION.to_owned()] } else { command.kinds.as_slice() };
+        let kinds = kinds.iter().filter(|kind| [TRANSACTION, BLOCK].contains(&kind.as_str())).cloned().collect();
+        WatchedEvents { kinds, mosaic: command.mosaic.as_ref().map(MosaicId::to_string) }
+    }
+}
+
+impl fmt::Display for WatchedEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<_> = self.kinds.iter().map(String::as_str).collect();
+        write!(f, "--kinds {}", if kinds.is_empty() { "of the mempool".to_owned() } else { kinds.join(",") })?;
+        self.mosaic.iter().try_for_each(|mosaic| write!(f, " --mosaic {}", shell_word(mosaic)))
+    }
+}
+
 /// How far a watch has come, and what it belongs to: the content of a state file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
@@ -148,15 +177,24 @@ struct State {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     event: Option<Event>,
     watched: WatchedAccounts,
+    /// `None` in a file of an earlier version.
+    #[serde(default)]
+    events: Option<WatchedEvents>,
 }
 
 impl State {
-    /// Reads a state file, if it exists.
-    fn read(path: &Path, watched: WatchedAccounts, addresses_changed: bool) -> Result<State, CommandError> {
+    /// Returns the state of a watch that begins.
+    fn new(watched: WatchedAccounts, events: WatchedEvents) -> State {
+        State { id: None, event: None, watched, events: Some(events) }
+    }
+
+    /// Reads a state file if it exists, for a watch that begins or continues.
+    fn read(path: &Path, new: State, addresses_changed: bool) -> Result<State, CommandError> {
         // Also the missing target of a link will be created.
         if matches!(path.try_exists(), Ok(false)) {
-            return Ok(State { id: None, event: None, watched });
+            return Ok(new);
         }
+        let State { watched, events, .. } = new;
         let unusable = |error| wrong_state(path, format!(": {}", files::explain(&error, Some(path))));
         let text = files::read(path, MAX_STATE_BYTES).map_err(unusable)?;
         let invalid = |reason: String| {
@@ -184,7 +222,16 @@ impl State {
             );
             return Err(wrong_state(path, reason));
         }
-        Ok(State { watched, ..found })
+        if let (Some(before), Some(now)) = (&found.events, &events)
+            && before != now
+        {
+            let reason = format!(
+                " belongs to a watch of other events ({before} then, {now} now), which would pass over some without a \
+                 word. Give the same kinds and mosaic, or name another file and say with --from where to start"
+            );
+            return Err(wrong_state(path, reason));
+        }
+        Ok(State { watched, events, ..found })
     }
 
     /// Replaces the file to which the path leads, and waits until it is on the disk.
@@ -245,11 +292,11 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
         return Err(usage(format!("--kinds {kind} needs --confirmations 0: only then the mempool is told")));
     }
     let (addresses, network) = addresses(command)?;
-    let watched = WatchedAccounts::of(&addresses, network);
+    let new = State::new(WatchedAccounts::of(&addresses, network), WatchedEvents::of(command));
     let _lock = command.state.as_deref().map(lock_state).transpose()?;
     let state = match &command.state {
-        Some(path) => State::read(path, watched, command.addresses_changed)?,
-        None => State { id: None, event: None, watched },
+        Some(path) => State::read(path, new, command.addresses_changed)?,
+        None => new,
     };
     announce(command, &addresses, &node, &state);
     let mut watcher = Watcher { command, system, stop, state, saved: None, backoff: BACKOFF.0 };
@@ -554,9 +601,10 @@ mod tests {
     fn a_state_file_keeps_the_last_id_and_what_it_belongs_to() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("state");
-        let open = |watched: WatchedAccounts, changed| State::read(&path, watched, changed);
+        let new = |watched| State::new(watched, WatchedEvents::of(&parsed(&[])));
+        let open = |watched: WatchedAccounts, changed| State::read(&path, new(watched), changed);
         let state = open(watched(&[BOB]), false).unwrap();
-        assert_eq!(state, State { id: None, event: None, watched: watched(&[BOB]) });
+        assert_eq!(state, new(watched(&[BOB])));
         let event =
             Event { id: Some("7.1.ab".to_owned()), name: "transaction".to_owned(), data: "{\"a\": 1}".to_owned() };
         for (id, event) in [("7.0.ab", Some(event)), ("7.1.ab", None)] {
@@ -585,8 +633,45 @@ mod tests {
             let error = open(watched(&[BOB]), true).unwrap_err().to_string();
             assert!(error.contains("is not one of nisd watch"), "{text}: {error}");
         }
-        let state = State { id: None, event: None, watched: watched(&[]) };
-        assert!(state.write(&folder.path().join("missing/state")).is_err());
+        assert!(new(watched(&[])).write(&folder.path().join("missing/state")).is_err());
+    }
+
+    #[test]
+    fn a_state_file_is_for_the_same_kinds_of_the_chain_and_the_same_mosaic() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("state");
+        let new = |arguments: &[&str]| State::new(watched(&[BOB]), WatchedEvents::of(&parsed(arguments)));
+        let open = |arguments: &[&str]| State::read(&path, new(arguments), true);
+        let mempool = ["--kinds", "transaction,left", "--confirmations", "0"];
+        let of_mempool = ["--kinds", "unconfirmed", "--confirmations", "0"];
+        let (default, block, xem) = (&[][..], &["--kinds", "block"][..], &["--mosaic", "nem:xem"][..]);
+        let both = &["--kinds", "block,transaction"][..];
+        for (first, same, other) in [
+            (default, &[default, &["--kinds", "transaction"], &mempool][..], &[block, both, xem, &of_mempool][..]),
+            (both, &[&["--kinds", "transaction,block,block"]], &[default, block]),
+            (xem, &[&["--mosaic", "nem:xem", "--kinds", "transaction"]], &[default, &["--mosaic", "nem:other"]]),
+            (&of_mempool, &[&["--kinds", "left", "--confirmations", "0"]], &[default, block]),
+        ] {
+            new(first).write(&path).unwrap();
+            for arguments in same {
+                assert_eq!(open(arguments).unwrap(), new(first), "{first:?} {arguments:?}");
+            }
+            for arguments in other {
+                let error = open(arguments).expect_err("other events").to_string();
+                let [then, now] = [first, arguments].map(|arguments| WatchedEvents::of(&parsed(arguments)));
+                assert!(error.contains(&format!("({then} then, {now} now)")) && error.contains("--from"), "{error}");
+            }
+        }
+        let text = WatchedEvents::of(&parsed(&["--kinds", "transaction,block", "--mosaic", "a.b:gift vouchers"]));
+        assert_eq!(text.to_string(), "--kinds block,transaction --mosaic 'a.b:gift vouchers'");
+        // A file of an earlier version does not name them, and does from the first write on.
+        let earlier = State { events: None, ..new(default) };
+        let mut earlier = serde_json::to_value(earlier).unwrap();
+        earlier.as_object_mut().unwrap().remove("events").expect("a member");
+        fs::write(&path, earlier.to_string()).unwrap();
+        let continued = open(block).unwrap();
+        continued.write(&path).unwrap();
+        assert!(open(block).is_ok() && open(default).is_err());
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +28,8 @@ const BODY_LIMIT: usize = 4 * 1024 * 1024;
 /// Media type of requests and responses.
 const JSON: &str = "application/json";
 const READ_BYTES: usize = 16 * 1024;
+/// Time between two looks at whether to stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(500);
 /// The empty line at the end of a head.
 const END_OF_HEAD: &[u8] = b"\r\n";
 
@@ -40,12 +44,14 @@ pub struct BlockingClient {
     timeout: Duration,
     /// Sent to the node of this secret only.
     pub cookie: Option<LocalCookie>,
+    /// When this is set, waiting for a response ends with an error.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl BlockingClient {
     /// Returns a client that waits `time` for each response.
     pub fn new(endpoint: Endpoint, time: Duration) -> BlockingClient {
-        BlockingClient { endpoint, context: String::new(), timeout: time, cookie: None }
+        BlockingClient { endpoint, context: String::new(), timeout: time, cookie: None, stop: Arc::default() }
     }
 
     /// Sends a GET for `target`, an encoded path with its query.
@@ -106,7 +112,10 @@ impl BlockingClient {
             if left.is_zero() {
                 return Err(FetchError::TimedOut(self.timeout));
             }
-            let Some(received) = stream.receive(left)? else { continue };
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(FetchError::Broken(Interrupted.into()));
+            }
+            let Some(received) = stream.receive(left.min(STOP_INTERVAL))? else { continue };
             if received.is_empty() {
                 return stream.reader.close();
             }

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
@@ -39,6 +41,9 @@ pub enum NodeError {
     /// No answer.
     #[error("the node {node} does not answer: {error}. Is it running, and is --node right?")]
     NoAnswer { node: String, error: FetchError },
+    /// A signal ended the wait for the answer.
+    #[error("a signal ended the wait for the node {0}")]
+    Stopped(String),
     /// The node rejected the request.
     #[error("{}", rejection(node, route, *status, words))]
     Rejected { node: String, route: &'static str, status: u16, words: String },
@@ -63,7 +68,7 @@ impl NodeError {
             ),
             // The node itself says 503 while it is not ready.
             NodeError::Rejected { status, .. } => *status >= 500 && *status != 503,
-            NodeError::StreamEnded { .. } | NodeError::Unusable(_) => true,
+            NodeError::Stopped(_) | NodeError::StreamEnded { .. } | NodeError::Unusable(_) => true,
         }
     }
 }
@@ -97,6 +102,11 @@ impl NodeClient {
         let mut client = BlockingClient::new(endpoint, REQUEST_TIMEOUT);
         (client.context, client.cookie) = (context, found.ok());
         Ok(NodeClient { client, lacks_statuses: Cell::new(false), lacks_cookie })
+    }
+
+    /// Lets the wait for an answer end with an error once `stop` is set.
+    pub fn stop_at(&mut self, stop: Arc<AtomicBool>) {
+        self.client.stop = stop;
     }
 
     /// Returns the node's URL.
@@ -282,7 +292,11 @@ impl NodeClient {
         answer: Result<Response, FetchError>,
     ) -> Result<Vec<u8>, NodeError> {
         let node = self.url();
-        let answer = answer.map_err(|error| NodeError::NoAnswer { node: node.clone(), error })?;
+        let is_stopped = self.client.stop.load(Ordering::Relaxed);
+        let answer = answer.map_err(|error| {
+            let node = node.clone();
+            if is_stopped { NodeError::Stopped(node) } else { NodeError::NoAnswer { node, error } }
+        })?;
         let status = answer.status;
         if status == 200 {
             return Ok(answer.body);

@@ -6,14 +6,14 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::daemon::{CommandOutput, assert_contains, closed_port, nisd, run};
+use crate::common::daemon::{CommandOutput, Process, assert_contains, closed_port, nisd, run, wait_for};
 use crate::common::http::{receive_request, response};
 use crate::common::slow_disk::SlowDisk;
-use nisd::commands::{Command, CommandError, CommandLine, keys, send};
+use nisd::commands::{Command, CommandError, CommandLine, Stop, keys, send};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey, cipher, hash::keccak256};
 use nisd::net::blocking_client::BlockingClient;
 use nisd::net::fetch::{Endpoint, FetchError};
@@ -318,7 +318,8 @@ fn an_announcement_that_cannot_be_printed_says_that_it_was_made() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     let hash = text(&e1["hash"]);
-    let announced = format!("the transaction {hash} was announced: do not send it again; `nisd status-of {hash}`");
+    let command = format!("nisd status-of {hash} --node {}", node.url);
+    let announced = format!("the transaction {hash} was announced: do not send it again; `{command}` shows its status");
     assert_contains(&said, &[&announced, "cannot write the output: No space left"]);
     assert_eq!(node.announced()["data"], e1["data"]);
 }
@@ -332,12 +333,40 @@ fn an_announcement_whose_answer_is_lost_says_that_it_may_have_been_accepted() {
             let is_announced = request.line.starts_with("POST /transaction/announce");
             is_announced.then(|| failure(status, "a proxy without its node")).flatten()
         });
-        run(["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url, "--amount", "1"])
+        let sent = run(["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url, "--amount", "1"]);
+        (sent, node.url)
     };
-    let said = format!("the transaction {hash} may have been accepted: do not send it again; `nisd status-of {hash}`");
-    send(502).expect_failure(1, &[&said, "status 502"]);
-    let refused = send(503).expect_failure(1, &["is not ready"]);
+    let (lost, url) = send(502);
+    let said =
+        format!("{hash} may have been accepted: do not send it again; `nisd status-of {hash} --node {url}` shows");
+    lost.expect_failure(1, &[&said, "status 502"]);
+    let refused = send(503).0.expect_failure(1, &["is not ready"]);
     assert!(!refused.stderr.contains("may have been accepted"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_signal_while_a_transaction_is_announced_or_waited_for_says_that_it_may_not_be_sent_again() {
+    let (place, hash) = (WalletFolder::new(), text(&example("E1")["hash"]).to_owned());
+    let key = place.key(ALICE);
+    for (held, fate) in
+        [("POST /transaction/announce", "may have been accepted"), ("GET /transaction/", "was announced")]
+    {
+        // The request is answered only when the test is over.
+        let (release, held_back) = mpsc::channel::<()>();
+        let node = MockNode::start(move |request| {
+            if request.line.starts_with(held) {
+                let _ = held_back.recv();
+            }
+            None
+        });
+        let send = ["send", "--from-key-file", &key, "--to", BOB, "--node", &node.url, "--amount", "1", "--wait"];
+        let process = Process::start(nisd(send));
+        wait_for("the request", || node.lines().last()?.starts_with(held).then_some(()));
+        process.signal("INT");
+        let said = format!("{hash} {fate}: do not send it again; `nisd status-of {hash} --node {}` shows", node.url);
+        process.wait_with_timeout(MAX_WAIT).expect_failure(1, &[&said, "a signal ended the wait for the node"]);
+        drop(release);
+    }
 }
 
 #[test]
@@ -825,7 +854,7 @@ mod virtual_services {
 /// Runs a command in this process with these services.
 fn execute(arguments: &[&str]) -> Result<(), CommandError> {
     match CommandLine::parse(["nisd"].iter().chain(arguments), "").expect("a command line").command {
-        Command::Send(command) => send::send(&command, virtual_services::SYSTEM),
+        Command::Send(command) => send::send(&command, virtual_services::SYSTEM, || Ok(Stop::default())),
         Command::Key(command) => keys::key(&command, virtual_services::SYSTEM),
         other => panic!("{other:?}"),
     }

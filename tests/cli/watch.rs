@@ -10,6 +10,7 @@ use std::thread;
 
 use crate::common::daemon::{CommandOutput, Process, in_container, nisd, program, run, wait_for};
 use crate::common::http::{MAX_WAIT, ReceivedRequest, receive_request, response};
+use crate::common::skip;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -200,6 +201,98 @@ fn a_command_that_has_succeeded_is_not_run_again_although_the_parent_ignores_the
     process.signal("TERM");
     end(process).expect_success();
     assert_eq!(done(folder.path()), ["transaction 1.0.a", "transaction 2.0.a"]);
+}
+
+/// Writes a shell script that can be run.
+fn write_script(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+    fs::write(path, text).expect("room");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("own");
+}
+
+/// Returns the script of `nisd help payments`.
+fn documented_script() -> String {
+    let help = include_str!("../../src/help/payments.md").lines();
+    let lines = help.skip_while(|line| *line != "    #!/bin/sh");
+    let script: Vec<_> = lines.map_while(|line| line.strip_prefix("    ")).collect();
+    assert!(script.len() > 10, "the script is not in the help");
+    script.join("\n") + "\n"
+}
+
+#[test]
+fn the_script_of_the_help_credits_deposits_and_fails_whenever_a_part_of_it_fails() {
+    if !program("jq", ["--version"]).output().is_ok_and(|ended| ended.status.success()) {
+        return skip("jq is not installed");
+    }
+    let folder = TempDir::new().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    write_script(&place("credit"), &documented_script());
+    for name in ["credit-deposit", "reverse-above"] {
+        let note =
+            format!("#!/bin/sh\n[ ! -e refused ] || exit 5\nprintf '{name}' >>books\nprintf ' <%s>' \"$@\" >>books\n");
+        write_script(&place("bin").join(name), &note);
+    }
+    // It ends as if it were killed at the call whose number is in the file.
+    let jq =
+        "#!/bin/sh\necho >>calls\n[ $(wc -l <calls) != \"$(cat failing)\" ] || exit 137\nPATH=$REST exec jq \"$@\"\n";
+    write_script(&place("bin/jq"), jq);
+    let rest = std::env::var("PATH").expect("a path");
+    // Runs the script for an event. Returns its exit code, and what it did.
+    let credit = |event: &str, failing: u32| {
+        fs::write(place("event"), event).expect("room");
+        fs::write(place("failing"), failing.to_string()).expect("room");
+        for name in ["books", "calls"] {
+            fs::write(place(name), "").expect("room");
+        }
+        let mut script = program("./credit", [""; 0]);
+        script.current_dir(folder.path()).stdin(fs::File::open(place("event")).expect("it"));
+        script.env("REST", &rest).env("PATH", format!("{}:{rest}", place("bin").display()));
+        let status = script.output().expect("it runs").status;
+        (status.code(), fs::read_to_string(place("books")).expect("text"))
+    };
+    let line = |name: &str, data: Value| json!({"event": name, "id": "7.0.a", "data": data}).to_string() + "\n";
+    let paid = payment("7.0.a", "transaction", 7);
+    let paid: Value = serde_json::from_str(paid.split("data: ").nth(1).expect("data")).expect("JSON");
+    let hash = format!("{:064x}", 7);
+    let credited = format!("credit-deposit <{hash}> <7> <7000000> <1> <{}>", hex::encode("customer 7"));
+    let mut without_message = paid.clone();
+    without_message["transaction"]["message"] = json!({});
+    let mut inner = paid.clone();
+    inner["transaction"] = json!({"type": 4100, "otherTrans": paid["transaction"]});
+    let mut sent = paid.clone();
+    sent["transaction"]["recipient"] = SINK_ON_MAINNET.into();
+    let mut of_mosaics = paid.clone();
+    of_mosaics["transaction"]["mosaics"] = json!([{"quantity": 1}]);
+    let rollback = json!({"height": 6, "transactions": "listed"});
+
+    for (name, data, effect) in [
+        ("transaction", &paid, credited.as_str()),
+        ("transaction", &inner, &credited),
+        ("transaction", &without_message, &format!("credit-deposit <{hash}> <7> <7000000> <0> <>")),
+        ("transaction", &sent, ""),
+        ("transaction", &of_mosaics, ""),
+        ("rollback", &rollback, "reverse-above <6>"),
+        ("undone", &paid, ""),
+        ("unconfirmed", &paid, ""),
+        ("left", &json!({}), ""),
+        ("block", &json!({"height": 7}), ""),
+    ] {
+        let event = line(name, data.clone());
+        assert_eq!(credit(&event, 0), (Some(0), effect.to_owned()), "{event}");
+        let calls = fs::read_to_string(place("calls")).expect("text").lines().count() as u32;
+        assert!(calls > 0, "{event}");
+        for failing in 1..=calls {
+            let (code, done) = credit(&event, failing);
+            assert!(code != Some(0) && done.is_empty(), "{event} at call {failing} of jq: {code:?}, {done}");
+        }
+        fs::write(place("refused"), "").expect("room");
+        assert_eq!(credit(&event, 0).0 == Some(0), effect.is_empty(), "{event}");
+        fs::remove_file(place("refused")).expect("own");
+    }
+    for event in ["", "{\"event\":\"trans", "{}", &line("another", json!({})), &line("rollback", json!({}))] {
+        let (code, done) = credit(event, 0);
+        assert!(code != Some(0) && done.is_empty(), "{event}: {code:?}, {done}");
+    }
 }
 
 #[test]
