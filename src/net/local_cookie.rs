@@ -152,7 +152,7 @@ impl CookieFile {
 
 impl Drop for CookieFile {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.path) {
+        if let Err(error) = files::if_present(fs::remove_file(&self.path)) {
             log::warn!("{} cannot be removed: {error}; it is of no use any more", self.path.display());
         }
     }

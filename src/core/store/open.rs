@@ -20,7 +20,7 @@ use super::read::{TableCursor, stored_range};
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 use super::write::Write as _;
 use crate::codec::{network_from_text, network_to_text};
-use crate::files::{Access, create_folder, if_present, missing_target, named, open_own};
+use crate::files::{Access, create_folder, if_present, leads_to, missing_target, named, open_own};
 use crate::metrics::Histogram;
 use crate::model::Network;
 
@@ -394,9 +394,7 @@ impl FolderLock {
 
     /// Returns whether the locked file is the one in a folder.
     pub(super) fn is_of(&self, folder: &Path) -> bool {
-        let identity = |file: std::fs::Metadata| (file.dev(), file.ino());
-        let found = std::fs::metadata(folder.join(LOCK_FILE)).ok().map(identity);
-        found.is_some() && found == self.0.metadata().ok().map(identity)
+        leads_to(&folder.join(LOCK_FILE), &self.0).unwrap_or(false)
     }
 
     /// Returns whether the lock file says that a store was created in its folder.
