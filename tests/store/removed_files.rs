@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::daemon::{Node, wait_for};
+use crate::common::daemon::{Node, Process, args, run, wait_for};
 use crate::common::data_folder::{hasty_network, text};
 use crate::common::http::Client;
 
@@ -44,4 +44,32 @@ fn a_node_whose_data_file_is_removed_replaced_or_moved_ends_with_a_failure_that_
             assert!(!ended.stderr.contains("cannot be removed"), "{}", ended.stderr);
         }
     }
+}
+
+#[test]
+#[ignore = "slow: a program on a real disk"]
+fn a_node_whose_lock_file_is_removed_keeps_its_store_to_itself_and_readers_are_let_in() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = hasty_network(folder.path(), 0, &[]);
+    let (own, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let node = Node::start(["--config", text(&config)]);
+    let mut client = Client::connect(node.http);
+    wait_for("blocks", || (client.height() > 2).then_some(()));
+    fs::remove_file(own.join("nisd.lock")).expect("a lock file");
+    let number = format!("the process {}", node.process.id());
+    // The first one creates another lock file.
+    for _ in 0..2 {
+        let second = Process::start(Node::command(["--config", text(&config)])).wait_with_timeout(MAX_WAIT);
+        second.expect_failure(1, &["another nisd uses the data folder", &number]);
+    }
+    run(args!["reindex", "--config", config, "--data", own]).expect_failure(1, &["another nisd uses the data folder"]);
+    for command in ["check", "digest"] {
+        run(args![command, "--data", own]).expect_success();
+    }
+    run(args!["backup", "--data", own, copy]).expect_success();
+    run(args!["check", "--data", copy]).expect_success();
+    let height = client.height();
+    wait_for("further blocks", || (client.height() > height).then_some(()));
+    node.stop();
+    Node::start(["--config", text(&config)]).stop();
 }

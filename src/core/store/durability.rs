@@ -44,7 +44,7 @@
 //! replaced or moved. This is checked before a transaction begins and before a commit counts as durable.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -276,7 +276,7 @@ enum Helper {
 /// Makes the commits of a store durable. A scratch or read-only store has nothing to make durable.
 pub struct Durability {
     pub(super) folder: PathBuf,
-    /// The data file, if this process may change the store.
+    /// The data file, locked, if this process may change the store.
     data: Option<File>,
     /// The durable-meta file, once it is open.
     record_file: OnceCell<File>,
@@ -319,10 +319,13 @@ impl Durability {
         }
     }
 
-    /// Creates it for a store that LMDB has opened and this process may change.
+    /// Creates it for a store that LMDB has opened and this process may change. Locks the data file.
     pub(super) fn new(folder: &Path, boot: BootId) -> Result<Durability> {
         let open = || Ok((open_own(&folder.join(DATA_FILE), Access::Change)?, MetaRecord::read(folder)?));
         let (data, record) = open().map_err(in_folder(folder))?;
+        if matches!(data.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(StoreError::InUse);
+        }
         let mut durability = Durability::none(folder);
         (durability.data, durability.boot) = (Some(data), boot);
         (durability.record, durability.state) = (RefCell::new(record), RefCell::new(State::Opened));
@@ -377,6 +380,12 @@ impl Durability {
         self.failure().map_or(Ok(()), Err)
     }
 
+    /// Returns the data file.
+    #[cfg(test)]
+    pub(super) fn data_file(&self) -> &File {
+        self.data.as_ref().unwrap()
+    }
+
     /// Returns whether the last commit is not yet durable.
     pub fn has_unsynced_commit(&self) -> bool {
         matches!(*self.state.borrow(), State::Committed | State::Syncing { .. })
@@ -411,6 +420,7 @@ impl Durability {
 
     /// Waits until all commits are durable, also those of the process that had the store open before.
     pub fn sync(&self) -> Result<()> {
+        self.check_place()?;
         if matches!(*self.state.borrow(), State::Durable) { Ok(()) } else { self.timed(|| self.sync_and_record()) }
     }
 
@@ -600,13 +610,15 @@ impl Durability {
 }
 
 impl Drop for Durability {
-    /// Makes the last commit durable before the process ends.
+    /// Makes the last commit durable before the process ends, and unlocks the data file.
     fn drop(&mut self) {
         if self.has_unsynced_commit()
             && let Err(error) = self.sync_and_record()
         {
             log::error!("{error}");
         }
+        // Explicitly, as for the lock file.
+        let _ = self.data.as_ref().map(File::unlock);
     }
 }
 
@@ -940,6 +952,7 @@ mod tests {
         let unknown = [BootId::UNKNOWN, OTHER];
         unknown.iter().for_each(|boot| assert_eq!(digest(&look(*boot).unwrap().0), newest));
         store.lock = None;
+        store.durability.data_file().unlock().unwrap();
         assert!(unknown.iter().all(|boot| matches!(look(*boot), Err(StoreError::RecoveryNeeded))));
     }
 
