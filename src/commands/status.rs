@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde_json::{Map, Value, json};
 
-use super::peers::{duration, node_of};
+use super::peers::{duration, no_node, node_of};
 use super::store::stored_network;
 use super::{CommandError, Common, StandardOutput, Stop, failed, in_store, print, print_json, store_options};
 use crate::clock::{NetworkClock, System};
@@ -84,6 +84,9 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
             (read, _) => (Some(settings.data.display().to_string()), read?),
         },
     };
+    if node.is_none() && store::is_in_use(&settings.data) {
+        logging::eprint_line(&no_node(&settings.data));
+    }
     let seen =
         StatusReport { node: node.as_ref().map(NodeClient::url).unwrap_or_default(), store, metrics, before: None };
     let is_live = seen.store.is_none() && !command.json && !command.once;

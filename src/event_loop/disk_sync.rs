@@ -38,8 +38,6 @@ fn sync(request: &[u8], [data, record]: &[File; 2]) -> Vec<u8> {
 /// Poll token of the helper.
 pub const TOKEN: Token = Token(1);
 
-/// Time between two looks for the data file of the store, which somebody may remove.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which a disk that has not confirmed a write is reported.
 const LATE_AFTER: Duration = Duration::from_secs(30);
 
@@ -66,19 +64,17 @@ fn late_report(reported: &mut Option<Duration>, asked_at: Option<Duration>, now:
 
 /// The helper of a store.
 pub struct DiskSync<'a> {
-    store: &'a Store,
+    pub store: &'a Store,
     pub helper: Helper,
     /// When the request was written that was reported as late.
     reported: Option<Duration>,
-    /// When to look for the data file.
-    look_at: Duration,
 }
 
 impl<'a> DiskSync<'a> {
     /// Starts the helper of a store.
     pub fn start(store: &'a Store, registry: &Registry, now: Duration) -> io::Result<DiskSync<'a>> {
         let helper = Helper::new(&JOB, TOKEN, registry)?;
-        let mut sync = DiskSync { store, helper, reported: None, look_at: now };
+        let mut sync = DiskSync { store, helper, reported: None };
         sync.try_start(now);
         Ok(sync)
     }
@@ -109,13 +105,8 @@ impl<'a> DiskSync<'a> {
     }
 
     /// Requests the next synchronisation that the store needs. Starts another helper if none is running and one is due.
-    /// Reports a disk that does not answer. A data file that is gone is a failure of the store.
+    /// Reports a disk that does not answer.
     pub fn request_sync(&mut self, now: Duration) {
-        if now >= self.look_at {
-            self.look_at = now + LOOK_INTERVAL;
-            // The event loop ends with the failure.
-            let _ = self.store.durability().check_place();
-        }
         if let Some((level, text)) = late_report(&mut self.reported, self.helper.asked_at(), now) {
             log::log!(level, "{text}");
         }

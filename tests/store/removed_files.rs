@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::daemon::{Node, Process, args, run, wait_for};
-use crate::common::data_folder::{hasty_network, text};
+use crate::common::data_folder::{ChainFiles, DataFolder, hasty_network, text};
 use crate::common::http::Client;
+use nisd::store::AccessMode;
 
 /// Maximum time until a node has ended.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -72,4 +73,58 @@ fn a_node_whose_lock_file_is_removed_keeps_its_store_to_itself_and_readers_are_l
     wait_for("further blocks", || (client.height() > height).then_some(()));
     node.stop();
     Node::start(["--config", text(&config)]).stop();
+}
+
+#[test]
+#[ignore = "slow: a program on the real clock"]
+fn a_local_cookie_that_is_removed_under_a_running_node_is_written_again() {
+    let node = Node::on_tiny(1, &[]);
+    let (own, file) = (node.path("store"), node.path("store/local-cookie"));
+    let secret = fs::read_to_string(&file).expect("a secret");
+    let peers = || run(args!["peers", "--data", own]);
+    peers().expect_success();
+    for _ in 0..2 {
+        fs::remove_file(&file).expect("a file");
+        wait_for("another file", || file.exists().then_some(()));
+    }
+    assert_eq!(fs::read_to_string(&file).expect("a secret"), secret);
+    peers().expect_success();
+    // One that cannot be written is reported once, and written once that is possible.
+    fs::remove_file(&file).expect("a file");
+    fs::create_dir_all(file.join("full")).expect("a folder");
+    const FAILED: &str = "the secret of local requests cannot be written";
+    wait_for("the report", || node.process.log().contains(FAILED).then_some(()));
+    std::thread::sleep(Duration::from_secs(3));
+    fs::remove_dir_all(&file).expect("a folder");
+    wait_for("another file", || file.is_file().then_some(()));
+    assert_eq!(node.process.log().matches(FAILED).count(), 1);
+    node.stop();
+    assert!(!file.exists());
+}
+
+#[test]
+fn commands_tell_a_running_node_without_a_local_cookie_from_none() {
+    let folder = DataFolder::full(&ChainFiles::of("tiny"));
+    let path = folder.path();
+    let [peers, status] = [&["peers"][..], &["status", "--once"]].map(|command| {
+        move |path: &Path| {
+            let own = ["--data", text(path)];
+            run(command.iter().chain(&own).map(|part| part.to_string()))
+        }
+    });
+    const MISSING: &[&str] = &["in use by another nisd, but has no file local-cookie", "--node URL", "restart it"];
+    peers(&path).expect_failure(1, &["no node runs on"]);
+    assert_eq!(status(&path).expect_success().stderr, "");
+    let store = folder.open(AccessMode::Exclusive);
+    for remains_locked in [true, false] {
+        peers(&path).expect_failure(1, MISSING);
+        let shown = status(&path).expect_success();
+        assert!(shown.text().starts_with("The store of") && MISSING.iter().all(|said| shown.stderr.contains(said)));
+        if remains_locked {
+            // The data file is locked as well.
+            fs::remove_file(path.join("nisd.lock")).expect("a lock file");
+        }
+    }
+    drop(store);
+    peers(&path).expect_failure(1, &["no node runs on"]);
 }
