@@ -1,15 +1,16 @@
 //! `nisd peers`: what a running node knows of its peers, as a table.
 
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
 
 use super::{CommandError, Common, failed, print, print_json, usage};
 use crate::config::Settings;
-use crate::local_cookie::LocalCookie;
+use crate::local_cookie::{FILE, LocalCookie};
 use crate::logging;
+use crate::store;
 use crate::wallet::{NodeClient, printable};
 
 /// Maximum characters of a table cell on a terminal; the last column is not limited.
@@ -45,8 +46,7 @@ pub struct Peers {
 /// Runs `nisd peers`.
 pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
     let node = node_of(command.node.as_deref(), command.data.is_some(), settings)?;
-    let none_runs = || failed(format!("no node runs on {}: start it, or name another one", settings.data.display()));
-    let (body, report) = node.ok_or_else(none_runs)?.peers()?;
+    let (body, report) = node.ok_or_else(|| failed(no_node(&settings.data)))?.peers()?;
     if command.json {
         print_json(&body)?;
     } else {
@@ -56,6 +56,19 @@ pub fn peers(command: &Peers, settings: &Settings) -> Result<(), CommandError> {
         logging::eprint_line(&hint);
     }
     Ok(())
+}
+
+/// Returns why no node was found by a data folder.
+pub(super) fn no_node(folder: &Path) -> String {
+    let shown = folder.display();
+    if store::is_in_use(folder) {
+        format!(
+            "{shown} is in use by another nisd, but has no file {FILE}, by which a node is found. If it is a node, name it \
+             with --node URL, or restart it; its log says why it cannot write the file"
+        )
+    } else {
+        format!("no node runs on {shown}: start it, or name another one")
+    }
 }
 
 /// Returns the named node; else the one that runs on the data folder, if the command names that, or `None` if none does; else

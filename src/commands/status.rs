@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde_json::{Map, Value, json};
 
-use super::peers::{duration, node_of};
+use super::peers::{duration, no_node, node_of};
 use super::store::stored_network;
 use super::{
     CommandError, Common, StandardOutput, Stop, failed, in_store, node_flag, print, print_json, shell_word,
@@ -89,6 +89,9 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
             (read, _) => (Some(settings.data.display().to_string()), read?),
         },
     };
+    if node.is_none() && store::is_in_use(&settings.data) {
+        logging::eprint_line(&no_node(&settings.data));
+    }
     let knows_folder = command.data.is_some() || command.config.is_some();
     let data_flag = knows_folder.then(|| format!(" --data {}", shell_word(settings.data.display())));
     let seen = StatusReport {

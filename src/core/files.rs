@@ -195,6 +195,15 @@ pub fn if_present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
+/// Returns whether a path leads to an open file.
+pub fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
+    let identity = |file: Metadata| (file.dev(), file.ino());
+    match fs::metadata(path) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        found => Ok(identity(found?) == identity(file.metadata()?)),
+    }
+}
+
 /// Opens a file that a user names, to read it.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(flags(OFlags::empty())).open(path);

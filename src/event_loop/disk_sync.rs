@@ -64,7 +64,7 @@ fn late_report(reported: &mut Option<Duration>, asked_at: Option<Duration>, now:
 
 /// The helper of a store.
 pub struct DiskSync<'a> {
-    store: &'a Store,
+    pub store: &'a Store,
     pub helper: Helper,
     /// When the request was written that was reported as late.
     reported: Option<Duration>,

@@ -41,6 +41,8 @@ use crate::{commands, config};
 
 /// Maximum poll timeout, so that the log is flushed and the clocks are compared.
 const POLL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time between two looks for files in the data folder that somebody may remove.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time for connections to drain at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
@@ -57,6 +59,9 @@ struct RunContext<'a> {
     resolvers: Resolvers,
     readers: Readers,
     saved_peers: SavedPeersFile,
+    local_secret: LocalSecret,
+    /// When to look for files in the data folder.
+    look_at: Duration,
     /// Progress that is shown, and how.
     progress: Option<(BlockProgress, ProgressMeter)>,
     /// Whether it was started from a terminal.
@@ -95,7 +100,9 @@ pub fn run(
         settings.endpoint.port = addresses.http.port().into();
     }
     let cookie = LocalCookie::new(&settings.url(), &*random_bytes(system)?);
-    let _cookie_file = write_cookie(&settings, &cookie);
+    let mut local_secret =
+        LocalSecret { folder: settings.data.clone(), cookie: cookie.clone(), file: None, has_failed: false };
+    local_secret.put_in_place();
     let registry = reactor.registry();
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(CommandError::System)?;
     registry.register(&mut signals, SIGNALS, mio::Interest::READABLE).map_err(CommandError::System)?;
@@ -108,6 +115,8 @@ pub fn run(
         resolvers,
         readers,
         saved_peers: SavedPeersFile { path: settings.data.join(PEERS_FILE), has_failed: false },
+        local_secret,
+        look_at: Duration::ZERO,
         progress: None,
         has_terminal: io::stdin().is_terminal(),
         system,
@@ -200,6 +209,7 @@ fn run_node<'s>(
     // The node waits for the disk itself from now on.
     drop(disk);
     node.stop()?;
+    store.durability().sync()?;
     drain_connections(reactor, &mut node)?;
     Ok(End::Stopped)
 }
@@ -229,6 +239,13 @@ impl RunContext<'_> {
             elapsed = reactor.tick(node, units, elapsed);
             let now = reactor.server.time.monotonic;
             disk.request_sync(now);
+            if now >= self.look_at {
+                self.look_at = now + LOOK_INTERVAL;
+                // Its failure ends the loop below.
+                if disk.store.durability().check_place().is_ok() {
+                    self.local_secret.put_in_place();
+                }
+            }
             node.disk_asked_at = disk.helper.asked_at();
             self.resolvers.work([&mut self.active.local_names, &mut reactor.server.fetcher.names], now);
             if self.active.look_up_local(now) {
@@ -341,22 +358,36 @@ fn drain_connections(reactor: &mut Reactor, service: &mut impl Service) -> Resul
     Ok(())
 }
 
-/// Writes the file with the secret of local requests; it is removed at the end of the program. Without it the node runs
-/// on, since nobody needs local access for that.
-fn write_cookie(settings: &Settings, cookie: &LocalCookie) -> Option<CookieFile> {
-    let folder = settings.data.display();
-    match CookieFile::write(&settings.data, cookie) {
-        Ok(file) => {
-            log::info!("the secret of local requests is {folder}/{FILE}");
-            Some(file)
+/// The secret of local requests, and its file, which is removed at the end of the program. Without it the node runs on, since
+/// nobody needs local access for that.
+struct LocalSecret {
+    folder: PathBuf,
+    cookie: LocalCookie,
+    file: Option<CookieFile>,
+    /// Whether a failure to write was logged.
+    has_failed: bool,
+}
+
+impl LocalSecret {
+    /// Writes the file if it is not in place.
+    fn put_in_place(&mut self) {
+        if self.file.as_ref().is_some_and(CookieFile::is_in_place) {
+            return;
         }
-        Err(error) => {
-            log::error!(
-                "the secret of local requests cannot be written, so nobody has local access: {}. Mend that, then restart the \
-                 node",
-                files::describe(&error)
-            );
-            None
+        match CookieFile::write(&self.folder, &self.cookie) {
+            Ok(file) => {
+                log::info!("the secret of local requests is {}/{FILE}", self.folder.display());
+                (self.file, self.has_failed) = (Some(file), false);
+            }
+            Err(error) if !self.has_failed => {
+                log::error!(
+                    "the secret of local requests cannot be written, so nobody has local access; the node tries again every \
+                     second: {}",
+                    files::describe(&error)
+                );
+                self.has_failed = true;
+            }
+            Err(_) => {}
         }
     }
 }

@@ -120,7 +120,9 @@ impl LocalCookie {
             match LocalCookie::read(folder) {
                 Ok(_) => format!("{file} is of a node with another port"),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    format!("there is no {file}, so no node runs on this folder")
+                    format!(
+                        "there is no {file}: no node runs on this folder, or its log says why it cannot write the file"
+                    )
                 }
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     format!("{file} is for the user of the node only; run this command as that user")
@@ -136,7 +138,7 @@ impl LocalCookie {
 pub struct CookieFile {
     path: PathBuf,
     /// Locked, if the file system has locks.
-    _file: Option<File>,
+    file: File,
 }
 
 impl CookieFile {
@@ -145,14 +147,22 @@ impl CookieFile {
     pub fn write(folder: &Path, cookie: &LocalCookie) -> io::Result<CookieFile> {
         let path = folder.join(FILE);
         files::replace_own(&path, &[cookie.0.as_bytes()], false)?;
-        let file = files::open_own(&path, Access::Read).ok().filter(|file| file.try_lock().is_ok());
-        Ok(CookieFile { path, _file: file })
+        let file = files::open_own(&path, Access::Read)?;
+        let _ = file.try_lock();
+        Ok(CookieFile { path, file })
+    }
+
+    /// Returns whether the file was not removed or replaced, as far as that can be seen.
+    pub fn is_in_place(&self) -> bool {
+        files::leads_to(&self.path, &self.file).unwrap_or(true)
     }
 }
 
 impl Drop for CookieFile {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(&self.path) {
+        if self.is_in_place()
+            && let Err(error) = fs::remove_file(&self.path)
+        {
             log::warn!("{} cannot be removed: {error}; it is of no use any more", self.path.display());
         }
     }
@@ -281,6 +291,21 @@ mod tests {
         assert_eq!((names(), fs::read_to_string(&victim).unwrap()), (1, "untouched".to_owned()));
         fs::create_dir_all(path.join("full")).unwrap();
         assert!(CookieFile::write(folder.path(), &cookie(1, 3)).is_err());
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_replaced_is_not_in_place_and_the_other_one_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = CookieFile::write(folder.path(), &cookie(1, 1)).unwrap();
+        assert!(first.is_in_place());
+        fs::remove_file(folder.path().join(FILE)).unwrap();
+        assert!(!first.is_in_place());
+        let second = CookieFile::write(folder.path(), &cookie(1, 1)).unwrap();
+        assert!(second.is_in_place() && !first.is_in_place());
+        drop(first);
+        assert!(second.is_in_place());
+        drop(second);
+        assert!(!folder.path().join(FILE).exists());
     }
 
     #[test]

@@ -171,6 +171,27 @@ fn a_harvester_waits_for_space_on_a_full_disk_and_loses_no_transaction() {
     assert_eq!(count(&node, RECOVERED), 1);
 }
 
+#[test]
+#[ignore = "slow: a program on a real disk"]
+fn a_node_that_starts_on_a_full_disk_writes_the_secret_of_local_requests_once_there_is_space() {
+    const SCRIPT: &str = r#"
+"$1" import --config "$3" --data "$2" "$4"
+mount -o remount,size=$(df -k --output=used "$DISK" | tail -n 1 | tr -d ' ')k "$DISK"
+exec "$1" run --bind 127.0.0.1 --http-port 0 --websocket-port 0 --config "$3" --data "$2"
+"#;
+    const FAILED: &str = "the secret of local requests cannot be written";
+    const WRITTEN: &str = "the secret of local requests is";
+    let Some(disk) = Disk::new() else { return };
+    let (tiny, mut shell) = (ChainFiles::of("tiny"), Command::new("bash"));
+    shell.args(["-ec", SCRIPT, "bash"]).arg(nisd([""; 0]).get_program());
+    shell.arg(disk.data()).args([tiny.config, tiny.blocks]);
+    let node = Node::from_command(disk.mounted("64m", &shell));
+    assert_eq!([FAILED, WRITTEN].map(|words| count(&node, words)), [1, 0], "{}", node.process.log());
+    disk.resize("64m");
+    wait_for("the secret", || (count(&node, WRITTEN) > 0).then_some(()));
+    assert_eq!([FAILED, WRITTEN].map(|words| count(&node, words)), [1, 1], "{}", node.process.log());
+}
+
 /// Runs a shell script on a disk of this size. Its arguments are the program, the data folder, and the configuration and
 /// the blocks of a chain, which it imports first; then it prints the digest. Returns the lines that it prints.
 fn in_a_shell(disk: &Disk, size: &str, chain: &str, script: &str) -> (Vec<String>, String) {

@@ -7,5 +7,6 @@ mod power_cuts;
 mod readers;
 mod rebuilding;
 mod reindex;
+mod removed_files;
 mod slow_disk;
 mod snapshots;

@@ -39,9 +39,12 @@
 //! reports such an error once and marks the pages clean). So nothing becomes durable any more, no transaction begins, and
 //! the process has to end ([`super::Store::failure`]): the next opening trusts nothing but the record. If the record cannot be
 //! written or synchronised, the previous one is intact, and writing the whole record once more proves what it says.
+//!
+//! The process also has to end once the path of the data file leads to another file or to none: the store was removed,
+//! replaced or moved. This is checked before a transaction begins and before a commit counts as durable.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -54,7 +57,7 @@ use super::error::{Result, StoreError, in_folder};
 use super::files::{self, DATA_FILE, FileFault, META_BYTES, MetaPage, sync_folder};
 use super::open::is_unlocked;
 use crate::codec::ByteReader;
-use crate::files::{Access, if_present, open_own};
+use crate::files::{Access, if_present, leads_to, open_own};
 use crate::metrics::Histogram;
 
 /// Buckets of the histogram of commit times, in microseconds.
@@ -255,6 +258,8 @@ enum State {
     Syncing { record: Option<Box<MetaRecord>>, has_begun: bool },
     /// Synchronising the data file failed; the error number.
     Failed(i32),
+    /// The path of the data file no longer leads to it.
+    Gone,
 }
 
 /// The helper process.
@@ -271,7 +276,7 @@ enum Helper {
 /// Makes the commits of a store durable. A scratch or read-only store has nothing to make durable.
 pub struct Durability {
     pub(super) folder: PathBuf,
-    /// The data file, if this process may change the store.
+    /// The data file, locked, if this process may change the store.
     data: Option<File>,
     /// The durable-meta file, once it is open.
     record_file: OnceCell<File>,
@@ -314,10 +319,13 @@ impl Durability {
         }
     }
 
-    /// Creates it for a store that LMDB has opened and this process may change.
+    /// Creates it for a store that LMDB has opened and this process may change. Locks the data file.
     pub(super) fn new(folder: &Path, boot: BootId) -> Result<Durability> {
         let open = || Ok((open_own(&folder.join(DATA_FILE), Access::Change)?, MetaRecord::read(folder)?));
         let (data, record) = open().map_err(in_folder(folder))?;
+        if matches!(data.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Err(StoreError::InUse);
+        }
         let mut durability = Durability::none(folder);
         (durability.data, durability.boot) = (Some(data), boot);
         (durability.record, durability.state) = (RefCell::new(record), RefCell::new(State::Opened));
@@ -352,10 +360,30 @@ impl Durability {
         result
     }
 
-    /// Ensures, before a transaction begins, that there is a record of this run of the system.
+    /// Ensures, before a transaction begins, that the data file is in place, and that there is a record of this run of the
+    /// system.
     pub(super) fn ensure_record(&self) -> Result<()> {
-        let is_needed = matches!(*self.state.borrow(), State::Opened | State::Failed(_));
-        if is_needed { self.sync_and_record() } else { Ok(()) }
+        self.check_place()?;
+        if matches!(*self.state.borrow(), State::Opened) { self.sync_and_record() } else { Ok(()) }
+    }
+
+    /// Fails, and from then on always, if the path of the data file no longer leads to it: what is written would be lost,
+    /// or another process uses the path.
+    pub fn check_place(&self) -> Result<()> {
+        if let Some(data) = &self.data
+            && self.failure().is_none()
+            && !leads_to(&self.folder.join(DATA_FILE), data).unwrap_or(true)
+        {
+            self.cancel_request();
+            self.state.replace(State::Gone);
+        }
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// Returns the data file.
+    #[cfg(test)]
+    pub(super) fn data_file(&self) -> &File {
+        self.data.as_ref().unwrap()
     }
 
     /// Returns whether the last commit is not yet durable.
@@ -367,6 +395,7 @@ impl Durability {
     pub(super) fn failure(&self) -> Option<StoreError> {
         match *self.state.borrow() {
             State::Failed(error) => Some(self.sync_failed(error)),
+            State::Gone => Some(StoreError::DataFile(self.folder.join(DATA_FILE), FileFault::Gone)),
             _ => None,
         }
     }
@@ -391,17 +420,17 @@ impl Durability {
 
     /// Waits until all commits are durable, also those of the process that had the store open before.
     pub fn sync(&self) -> Result<()> {
+        self.check_place()?;
         if matches!(*self.state.borrow(), State::Durable) { Ok(()) } else { self.timed(|| self.sync_and_record()) }
     }
 
     /// Waits until the last commit is on the disk, and records it.
     pub(super) fn sync_and_record(&self) -> Result<()> {
-        let is_first = match *self.state.borrow() {
-            State::Durable => return Ok(()),
-            State::Failed(error) => return Err(self.sync_failed(error)),
-            State::Opened => true,
-            State::Committed | State::Syncing { .. } => false,
-        };
+        if matches!(*self.state.borrow(), State::Durable) {
+            return Ok(());
+        }
+        self.check_place()?;
+        let is_first = matches!(*self.state.borrow(), State::Opened);
         self.cancel_request();
         self.sync_data_file().map_err(|error| self.fail(&error))?;
         let record = || -> io::Result<()> {
@@ -511,10 +540,10 @@ impl Durability {
         let done = match (record, result) {
             (None, Err(error)) => Err(self.fail(&error)),
             // If the record was not written, the previous one is intact, and this one will be written again.
-            (record, result) => {
+            (record, result) => self.check_place().and_then(|()| {
                 let next = result.and_then(|()| self.advance(record));
                 next.map_err(|error| StoreError::disk(&self.folder, error))
-            }
+            }),
         };
         if let Err(error) = done {
             self.failure.replace(Some(error));
@@ -581,13 +610,15 @@ impl Durability {
 }
 
 impl Drop for Durability {
-    /// Makes the last commit durable before the process ends.
+    /// Makes the last commit durable before the process ends, and unlocks the data file.
     fn drop(&mut self) {
         if self.has_unsynced_commit()
             && let Err(error) = self.sync_and_record()
         {
             log::error!("{error}");
         }
+        // Explicitly, as for the lock file.
+        let _ = self.data.as_ref().map(File::unlock);
     }
 }
 
@@ -921,6 +952,7 @@ mod tests {
         let unknown = [BootId::UNKNOWN, OTHER];
         unknown.iter().for_each(|boot| assert_eq!(digest(&look(*boot).unwrap().0), newest));
         store.lock = None;
+        store.durability.data_file().unlock().unwrap();
         assert!(unknown.iter().all(|boot| matches!(look(*boot), Err(StoreError::RecoveryNeeded))));
     }
 
@@ -948,6 +980,36 @@ mod tests {
         }
         let (expected, (data, _)) = (digest(&store), files(folder.path()));
         assert_eq!(digest(&open(OTHER, found(&data, &record).path())), expected);
+    }
+
+    #[test]
+    fn once_the_path_of_the_data_file_leads_elsewhere_nothing_is_committed_or_becomes_durable() {
+        for is_replaced in [false, true] {
+            for has_helper in [false, true] {
+                let (folder, store, _) = unsettled();
+                let (data, aside) = (folder.path().join(DATA_FILE), folder.path().join("aside"));
+                let durability = &store.durability;
+                durability.set_helper(has_helper);
+                assert!(durability.check_place().is_ok() && (!has_helper || !durability.poll_sync().unwrap()));
+                let asked = durability.next_sync();
+                let record = files(folder.path()).1;
+                std::fs::rename(&data, &aside).unwrap();
+                if is_replaced {
+                    std::fs::copy(&aside, &data).unwrap();
+                }
+                assert_eq!(asked.is_some(), has_helper);
+                durability.on_synced(Ok(()));
+                let said = durability.poll_sync().unwrap_err();
+                assert!(said.ends_process() && said.to_string().contains("removed, replaced or moved"), "{said}");
+                // Also once it is back: another process may have used the path meanwhile.
+                std::fs::rename(&aside, &data).unwrap();
+                for error in [durability.sync().err(), store.begin_write().err(), store.failure()] {
+                    assert!(matches!(error, Some(StoreError::DataFile(_, FileFault::Gone))), "{error:?}");
+                }
+                drop(store);
+                assert!(std::fs::read(folder.path().join(FILE)).unwrap() == record);
+            }
+        }
     }
 
     #[test]

@@ -126,7 +126,12 @@ pub enum StoreError {
 impl StoreError {
     /// Returns whether this process can use the store no longer; see [`Store::failure`](super::Store::failure).
     pub fn ends_process(&self) -> bool {
-        matches!(self, StoreError::SyncFailed { .. } | StoreError::Lmdb(lmdb::Error::Panic))
+        matches!(
+            self,
+            StoreError::SyncFailed { .. }
+                | StoreError::DataFile(_, FileFault::Gone)
+                | StoreError::Lmdb(lmdb::Error::Panic)
+        )
     }
 
     /// Returns the error for a folder in which a write failed.

@@ -87,6 +87,12 @@ pub enum FileFault {
          nisd.lock beside it or choose another data folder"
     )]
     Missing,
+    /// The path no longer leads to the file that is open.
+    #[error(
+        "it was removed, replaced or moved while it was in use, so nothing more is written; put it back or restore the \
+         folder from a backup, then start nisd again"
+    )]
+    Gone,
     /// The file ends before its last page.
     #[error("it has {bytes} of {expected} bytes, like an interrupted copy; copy it again, {}", REMEDY)]
     Short { bytes: u64, expected: u64 },

@@ -20,7 +20,7 @@ use super::read::{TableCursor, stored_range};
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 use super::write::Write as _;
 use crate::codec::{network_from_text, network_to_text};
-use crate::files::{Access, create_folder, if_present, missing_target, named, open_own};
+use crate::files::{Access, create_folder, if_present, leads_to, missing_target, named, open_own};
 use crate::metrics::Histogram;
 use crate::model::Network;
 
@@ -106,6 +106,8 @@ pub struct StoreMetrics {
 /// File that the process holds locked while it may change the store. It contains [`INITIALIZED`] once a store was
 /// created.
 pub(super) const LOCK_FILE: &str = "nisd.lock";
+/// Files of which a process that may change the store holds locks: the data file once it is open.
+const LOCKED_FILES: [&str; 2] = [LOCK_FILE, DATA_FILE];
 const INITIALIZED: &[u8; 5] = b"made\n";
 /// Minimum address space that is useful for a store.
 const MIN_MAP_SIZE: usize = 64 << 20;
@@ -367,7 +369,8 @@ fn require_store(folder: &Path) -> Result<()> {
     if exists(folder) { Ok(()) } else { Err(StoreError::Empty) }
 }
 
-/// A lock on a file in a store's folder, which keeps other processes from changing the store.
+/// A lock on a file in a store's folder, which keeps other processes from changing the store. While the store is open the
+/// data file is locked as well ([`Durability`]), so that removing the lock file lets nobody else in.
 pub(super) struct FolderLock(File);
 
 impl FolderLock {
@@ -377,6 +380,7 @@ impl FolderLock {
         let path = folder.join(LOCK_FILE);
         let file = open_own(&path, Access::Create).map_err(in_folder(folder))?;
         match file.try_lock() {
+            Ok(()) if is_locked(folder, DATA_FILE).unwrap_or(false) => Err(StoreError::InUse),
             Ok(()) => Ok(FolderLock(file)),
             Err(TryLockError::WouldBlock) => Err(StoreError::InUse),
             Err(TryLockError::Error(error)) => Err(in_folder(folder)(named(&path)(error))),
@@ -394,9 +398,7 @@ impl FolderLock {
 
     /// Returns whether the locked file is the one in a folder.
     pub(super) fn is_of(&self, folder: &Path) -> bool {
-        let identity = |file: std::fs::Metadata| (file.dev(), file.ino());
-        let found = std::fs::metadata(folder.join(LOCK_FILE)).ok().map(identity);
-        found.is_some() && found == self.0.metadata().ok().map(identity)
+        leads_to(&folder.join(LOCK_FILE), &self.0).unwrap_or(false)
     }
 
     /// Returns whether the lock file says that a store was created in its folder.
@@ -419,13 +421,31 @@ impl Drop for FolderLock {
 
 /// Returns whether no process may change the store, as far as can be checked without writing.
 pub fn is_unlocked(folder: &Path) -> bool {
-    let lock = if_present(open_own(&folder.join(LOCK_FILE), Access::Read));
-    lock.is_ok_and(|lock| lock.is_none_or(|file| file.try_lock_shared().is_ok()))
+    LOCKED_FILES.iter().all(|name| is_locked(folder, name).is_ok_and(|is_locked| !is_locked))
+}
+
+/// Returns whether a process certainly may change the store.
+pub fn is_in_use(folder: &Path) -> bool {
+    LOCKED_FILES.iter().any(|name| is_locked(folder, name).unwrap_or(false))
+}
+
+/// Returns whether another process holds the lock on a file.
+fn is_locked(folder: &Path, name: &str) -> io::Result<bool> {
+    let Some(file) = if_present(open_own(&folder.join(name), Access::Read))? else { return Ok(false) };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
 }
 
 /// Returns the process that may change the store, if there is one and the system tells it.
 pub fn lock_holder(folder: &Path) -> Option<u32> {
-    let file = stat(folder.join(LOCK_FILE)).ok()?;
+    LOCKED_FILES.iter().find_map(|name| holder_of(&folder.join(name)))
+}
+
+fn holder_of(path: &Path) -> Option<u32> {
+    let file = stat(path).ok()?;
     let place = format!("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), file.st_ino);
     // A line of it: `1: FLOCK  ADVISORY  WRITE 17317 fe:00:5324897 0 EOF`.
     std::fs::read_to_string("/proc/locks").ok()?.lines().find_map(|line| {
@@ -689,6 +709,30 @@ mod tests {
         drop(lock);
         assert!(FolderLock::take(folder.path()).is_ok());
         drop(inherited);
+    }
+
+    #[test]
+    fn a_store_whose_lock_file_was_removed_is_still_changed_by_one_process_only_and_read_by_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { map_size: 1 << 22 };
+        let in_use = |store: Result<Store>| matches!(store.err(), Some(StoreError::InUse));
+        let existing = |access| Store::open_existing(folder.path(), access, options).map(|(store, _)| store);
+        for is_new in [true, false] {
+            let store = open(folder.path(), &Network::example()).unwrap();
+            // The second time the refused ones have created another.
+            for _ in 0..2 {
+                std::fs::remove_file(folder.path().join(LOCK_FILE)).unwrap();
+                assert!(in_use(open(folder.path(), &Network::example())), "{is_new}");
+                assert!(in_use(existing(AccessMode::Exclusive)));
+                assert!(in_use(Store::open_for_rebuild(folder.path(), options).map(|(store, _)| store)));
+                assert!(is_in_use(folder.path()) && !is_unlocked(folder.path()));
+                assert!(existing(AccessMode::Shared).is_ok());
+            }
+            let inherited = store.durability.data_file().try_clone().unwrap();
+            drop(store);
+            assert!(!is_in_use(folder.path()) && is_unlocked(folder.path()));
+            drop((existing(AccessMode::Exclusive).unwrap(), inherited));
+        }
     }
 
     #[test]
