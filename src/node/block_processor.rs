@@ -9,8 +9,7 @@ use std::time::Duration;
 use super::read_ahead::{AheadTicket, ReadAhead};
 use crate::chain::harvest::Harvested;
 use crate::chain::{
-    CandidateBranch, ChainUpdate, RecalculationPart, RollbackError, StakeCache, Verified, check_pushed, due_after,
-    pushed_branch,
+    CandidateBranch, ChainUpdate, RecalculationPart, RollbackError, StakeCache, Verified, check_pushed, pushed_branch,
 };
 use crate::codec::block::EncodedTransactions;
 use crate::codec::{Context, SigningForm};
@@ -150,10 +149,8 @@ impl<'s> BlockProcessor<'s> {
     pub fn read_ahead(&mut self, ahead: &mut ReadAhead, now: Now) {
         self.is_reading = false;
         let unproven = match &self.validating {
-            // What a harvested block contains was read when it entered the mempool.
-            Some((_, BlockOrigin::Harvested(_))) => return,
             Some((branch, BlockOrigin::Pulled(_))) => branch.next_to_prove(),
-            Some((_, BlockOrigin::Pushed(_))) => None,
+            Some((_, BlockOrigin::Pushed(_) | BlockOrigin::Harvested(_))) => None,
             None if self.decoding.is_some() => None,
             None => self.next_pushed(now.network).and_then(|number| Some(&*self.queue.get(&number)?.block)),
         };
@@ -176,13 +173,8 @@ impl<'s> BlockProcessor<'s> {
             return;
         };
         for block in branch.proven_blocks(self.ahead.len()) {
-            let mut ticket = ahead.read_block(block, now.monotonic);
-            if due_after(block.height).is_some() {
-                let parts = |snapshot| RecalculationPart::all(block.height, &snapshot, self.network, &self.stakes);
-                let parts = self.store.snapshot().and_then(parts).unwrap_or_default();
-                ticket = ahead.read_recalculation(parts, ticket);
-            }
-            self.ahead.push(ticket);
+            let recalculation = RecalculationPart::all(block.height, self.store, self.network, &self.stakes);
+            self.ahead.push(ahead.read_block(block, &recalculation, now.monotonic));
         }
         let next = branch.next_to_execute().and_then(|place| self.ahead.get(place));
         self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));

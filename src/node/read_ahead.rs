@@ -204,8 +204,9 @@ impl ReadAhead {
         self.gave_way.remove(&connection)
     }
 
-    /// Reads ahead what the execution of a block needs, in parts; nothing while everything is in memory.
-    pub fn read_block(&mut self, block: &Block, now: Duration) -> AheadTicket {
+    /// Reads ahead what the execution of a block needs, in parts, and those of the `recalculation` after it; nothing while
+    /// everything is in memory.
+    pub fn read_block(&mut self, block: &Block, recalculation: &[RecalculationPart], now: Duration) -> AheadTicket {
         if !self.is_cold(now) {
             return AheadTicket::default();
         }
@@ -228,17 +229,8 @@ impl ReadAhead {
             }
             self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
         }
+        recalculation.iter().for_each(|part| self.add_own(AheadKind::Recalculation, part.to_bytes()));
         AheadTicket { first, end: self.next_own }
-    }
-
-    /// Reads ahead parts of what a recalculation reads after a block that is read ahead by the last `ticket`. Returns a
-    /// ticket for both.
-    pub fn read_recalculation(&mut self, parts: Vec<RecalculationPart>, ticket: AheadTicket) -> AheadTicket {
-        if ticket == AheadTicket::default() {
-            return ticket;
-        }
-        parts.iter().for_each(|part| self.add_own(AheadKind::Recalculation, part.to_bytes()));
-        AheadTicket { end: self.next_own, ..ticket }
     }
 
     /// Reads ahead the range of a key; nothing while everything is in memory.

@@ -9,7 +9,7 @@ use crate::importance::{Calculation, CalculationParameters, Importances};
 use crate::model::{Address, Amount, Hash256, Height, Network};
 use crate::rules::Rejection;
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
-use crate::store::{Read, Result, StoreError, Table, WriteTxn, block_key};
+use crate::store::{Read, Result, Store, StoreError, Table, WriteTxn, block_key};
 
 /// Rows, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -77,20 +77,16 @@ pub struct RecalculationPart {
 
 impl RecalculationPart {
     /// Returns the parts for the recalculation after the block at a height; nothing if none is due. Accounts that the
-    /// `cache` keeps are not read.
-    pub fn all(
-        height: Height,
-        state: &impl Read,
-        network: &Network,
-        cache: &StakeCache,
-    ) -> Result<Vec<RecalculationPart>> {
-        let Some(due) = due_after(height) else { return Ok(Vec::new()) };
-        let accounts = if cache.tip.is_none() { AccountTotals::of(state)?.allocated.into() } else { 0 };
+    /// `cache` keeps are not read, nor any if the store fails.
+    pub fn all(height: Height, store: &Store, network: &Network, cache: &StakeCache) -> Vec<RecalculationPart> {
+        let Some(due) = due_after(height) else { return Vec::new() };
+        let totals = || store.snapshot().and_then(|snapshot| AccountTotals::of(&snapshot)).unwrap_or_default();
+        let accounts = if cache.tip.is_none() { u64::from(totals().allocated) } else { 0 };
         let part = |table, step: u64| move |start| RecalculationPart { table, numbers: start..start + step };
         let accounts = (0..accounts).step_by(ACCOUNTS_PER_PART as usize);
         let accounts = accounts.map(part(candidates(network), ACCOUNTS_PER_PART));
         let month = (due.minus(network.chain.blocks_per_month()).0..=height.0).step_by(BLOCKS_PER_PART as usize);
-        Ok(accounts.chain(month.map(part(Table::Outlinks, BLOCKS_PER_PART))).collect())
+        accounts.chain(month.map(part(Table::Outlinks, BLOCKS_PER_PART))).collect()
     }
 
     /// Encodes the part: the number of its table in one byte, the first number, and the one after the last.
@@ -470,8 +466,9 @@ mod tests {
         for height in [1, first - 1, first, first + BLOCKS_PER_PART, last] {
             batch.put(Table::Outlinks, &block_key(Height(height)), &[]).unwrap();
         }
-        let parts =
-            |height, cache: &StakeCache| RecalculationPart::all(Height(height), &batch, &network, cache).unwrap();
+        batch.commit().unwrap();
+        let snapshot = store.snapshot().unwrap();
+        let parts = |height, cache: &StakeCache| RecalculationPart::all(Height(height), &store, &network, cache);
         // Each row is read before the clock is looked at.
         let rows_of = |part: &RecalculationPart| {
             let rows = std::cell::Cell::new(0);
@@ -480,7 +477,7 @@ mod tests {
                 rows.set(rows.get() + 1);
                 false
             };
-            assert!(part.read(&batch, &network, count).unwrap());
+            assert!(part.read(&snapshot, &network, count).unwrap());
             rows.get()
         };
         let new = StakeCache::default();
@@ -488,7 +485,7 @@ mod tests {
         assert!(parts(last, &new).iter().map(rows_of).eq([accounts, 1, 1, 0, 0, 0, 0, 0, 0, 1]), "{accounts}");
         assert_eq!(parts(last, &followed), parts(last, &new)[1..]);
         assert!(parts(last + 1, &new).is_empty());
-        assert!(!parts(last, &new)[0].read(&batch, &network, || true).unwrap());
+        assert!(!parts(last, &new)[0].read(&snapshot, &network, || true).unwrap());
     }
 
     fn put_list(txn: &mut WriteTxn<'_>, height: u64, accounts: &[u32]) {
