@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::read_ahead::{AheadTicket, ReadAhead};
 use crate::chain::harvest::Harvested;
 use crate::chain::{
-    CandidateBranch, ChainUpdate, RecalculationPart, RollbackError, StakeCache, Verified, check_pushed, pushed_branch,
+    CandidateBranch, ChainUpdate, RecalculationPart, RollbackError, StakeCache, Verified, check_pushed, due_after,
+    pushed_branch,
 };
 use crate::codec::block::EncodedTransactions;
 use crate::codec::{Context, SigningForm};
@@ -29,6 +30,8 @@ pub(super) mod tests;
 /// block holds at least its share of the bytes.
 const MAX_QUEUED: usize = 16;
 const MAX_QUEUED_BYTES: usize = 4 << 20;
+/// Number of blocks before a recalculation at which it begins to be read ahead.
+const EARLY_BLOCKS: u64 = 10;
 /// How long the result of a pushed block is remembered.
 const RESULT_TTL: Duration = Duration::from_secs(6_000);
 
@@ -102,6 +105,9 @@ pub struct BlockProcessor<'s> {
     ahead: Vec<AheadTicket>,
     /// Whether the next block waits for either.
     is_reading: bool,
+    /// The next block after which importances are recalculated, and what is still to be read ahead for that while no block is
+    /// processed.
+    early: (Height, Vec<RecalculationPart>),
     recent_results: RecentResults,
     verifier: Verifier,
     stakes: StakeCache,
@@ -122,6 +128,7 @@ impl<'s> BlockProcessor<'s> {
             proof: None,
             ahead: Vec::new(),
             is_reading: false,
+            early: (Height(0), Vec::new()),
             recent_results: RecentResults::with_ttl(RESULT_TTL),
             verifier: Verifier::default(),
             stakes: StakeCache::default(),
@@ -145,8 +152,9 @@ impl<'s> BlockProcessor<'s> {
 
     /// Reads ahead what the next block needs, first for its proof, then for its execution, and lets it wait for that. A
     /// pushed block waits for its proof in the queue, where it holds up nothing. It is the only one that is not proven for
-    /// which the node reads, so that any number of them delays the others by little.
-    pub fn read_ahead(&mut self, ahead: &mut ReadAhead, now: Now) {
+    /// which the node reads, so that any number of them delays the others by little. While there is no block, reads ahead
+    /// what a recalculation soon after the `tip` needs.
+    pub fn read_ahead(&mut self, tip: Height, ahead: &mut ReadAhead, now: Now) {
         self.is_reading = false;
         let unproven = match &self.validating {
             Some((branch, BlockOrigin::Pulled(_))) => branch.next_to_prove(),
@@ -170,6 +178,11 @@ impl<'s> BlockProcessor<'s> {
             for ticket in self.ahead.drain(..).chain(proof) {
                 ahead.cancel(ticket);
             }
+            let due = (1..=EARLY_BLOCKS).map(|blocks| tip.plus(blocks)).find(|height| due_after(*height).is_some());
+            if let Some(due) = due.filter(|due| *due != self.early.0) {
+                self.early = (due, RecalculationPart::all(due, self.store, self.network, &self.stakes));
+            }
+            self.early.1.pop_if(|part| ahead.read_early(part, now.monotonic));
             return;
         };
         for block in branch.proven_blocks(self.ahead.len()) {

@@ -56,6 +56,8 @@ pub enum Waiting {
     Client(ConnectionId),
     /// The node itself, for the work with this number.
     Node(u64),
+    /// Nobody: the node is going to need it.
+    Nobody,
 }
 
 /// What a helper reads.
@@ -268,11 +270,24 @@ impl ReadAhead {
         AheadTicket { first, end: self.next_own }
     }
 
+    /// Reads ahead a part of a recalculation for which nothing waits yet. Returns whether it is going to be read: one is at a
+    /// time, while the store is cold.
+    pub fn read_early(&mut self, part: &RecalculationPart, now: Duration) -> bool {
+        let is_free = self.is_cold(now) && !self.pending.contains_key(&Waiting::Nobody);
+        if is_free {
+            self.insert(Waiting::Nobody, AheadKind::Recalculation, part.to_bytes());
+        }
+        is_free
+    }
+
     fn add_own(&mut self, kind: AheadKind, bytes: Vec<u8>) {
-        let pending =
-            Pending { work: AheadWork { kind, bytes }, owner: None, spent: Duration::ZERO, is_reading: false };
-        self.pending.insert(Waiting::Node(self.next_own), pending);
+        self.insert(Waiting::Node(self.next_own), kind, bytes);
         self.next_own += 1;
+    }
+
+    fn insert(&mut self, waiting: Waiting, kind: AheadKind, bytes: Vec<u8>) {
+        let work = AheadWork { kind, bytes };
+        self.pending.insert(waiting, Pending { work, owner: None, spent: Duration::ZERO, is_reading: false });
     }
 
     /// Returns whether more work of the node may wait; there is none while everything is in memory.
@@ -280,7 +295,7 @@ impl ReadAhead {
         self.is_cold(now) && self.own().map(|(_, work)| work.bytes.len()).sum::<usize>() < MAX_WAITING_BYTES
     }
 
-    /// Returns the work of the node that waits.
+    /// Returns the work of the node that waits; last that for which nobody does.
     fn own(&self) -> impl Iterator<Item = (Waiting, &AheadWork)> {
         let own = self.pending.range(Waiting::Node(0)..).filter(|(_, pending)| !pending.is_reading);
         own.map(|(waiting, pending)| (*waiting, &pending.work))
@@ -315,7 +330,8 @@ impl ReadAhead {
     /// Takes the next work for a helper.
     pub fn next(&mut self, now: Duration) -> Option<(Waiting, AheadWork)> {
         let own = self.own().next().map(|(waiting, _)| waiting);
-        let own = own.filter(|_| !self.was_own || !self.places.has_waiting());
+        let comes_first = |own: &Waiting| !self.was_own && *own != Waiting::Nobody;
+        let own = own.filter(|own| comes_first(own) || !self.places.has_waiting());
         self.was_own = own.is_some();
         let waiting = if let Some(own) = own {
             own
@@ -375,7 +391,7 @@ impl ReadAhead {
         match waiting {
             _ if pending.work.bytes.is_empty() => {}
             Waiting::Client(connection) if is_over => self.reject(connection),
-            Waiting::Node(_) if is_over => {}
+            Waiting::Node(_) | Waiting::Nobody if is_over => {}
             _ => self.add(waiting, pending, now),
         }
     }
@@ -599,6 +615,21 @@ mod tests {
         let next = |ahead: &mut ReadAhead| matches!(ahead.next(START), Some((Waiting::Node(_), _)));
         assert_eq!([(); 6].map(|()| next(&mut ahead)), [true, false, true, false, true, false]);
         assert!(!ahead.has_waiting());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_read_after_all_clients_and_in_slices() {
+        let mut ahead = enabled();
+        let part = RecalculationPart::from_bytes(&[0; 17]).unwrap();
+        assert!(ahead.read_early(&part, START) && !ahead.read_early(&part, START), "one at a time");
+        (0..2).for_each(|number| assert!(parks(&mut ahead, number, 1, number as usize, START)));
+        let next = |ahead: &mut ReadAhead| ahead.next(START).unwrap().0;
+        assert_eq!([next(&mut ahead), next(&mut ahead), next(&mut ahead)], [client(0), client(1), Waiting::Nobody]);
+        ahead.postpone(Waiting::Nobody, Duration::from_millis(100), START);
+        assert!(parks(&mut ahead, 2, 1, 2, START));
+        assert_eq!([next(&mut ahead), next(&mut ahead)], [client(2), Waiting::Nobody]);
+        ahead.postpone(Waiting::Nobody, MAX_READING_TIME, START);
+        assert!(!ahead.has_waiting() && ahead.read_early(&part, START));
     }
 
     #[test]

@@ -394,7 +394,7 @@ fn no_signature_of_a_transaction_is_checked_before_its_block_is_proven() {
     let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
     let mut most = 0;
     for _ in 0..1_000 {
-        processor.read_ahead(&mut ahead, now);
+        processor.read_ahead(Height(20), &mut ahead, now);
         most = most.max(processor.ahead.len());
         while let Some((waiting, _)) = ahead.next(START) {
             ahead.finish(waiting, Some(true), Duration::ZERO, START);
@@ -551,7 +551,7 @@ fn a_block_from_anywhere_waits_for_what_the_recalculation_after_it_reads_and_ent
         let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
         let (mut read, mut processed) = (Vec::new(), None);
         while processed.is_none() {
-            processor.read_ahead(&mut ahead, now);
+            processor.read_ahead(Height(RECALCULATING - 1), &mut ahead, now);
             if processor.has_work(AFTER_ALL_BLOCKS) {
                 processed = processor.step(now).unwrap();
             } else {
@@ -570,6 +570,37 @@ fn a_block_from_anywhere_waits_for_what_the_recalculation_after_it_reads_and_ent
 }
 
 #[test]
+fn what_a_recalculation_needs_is_read_ahead_some_blocks_before_and_after_everything_else() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let read_at = |tips: &[u64], ahead: &mut ReadAhead| {
+        let (mut processor, mut read) = (BlockProcessor::new(&store, network), Vec::new());
+        for tip in tips {
+            processor.read_ahead(Height(*tip), ahead, now);
+            while let Some((waiting, work)) = ahead.next(START) {
+                assert!(!ahead.has_waiting() && processor.has_work(AFTER_ALL_BLOCKS) == processor.holds_chain());
+                read.push((*tip, work.kind));
+                ahead.finish(waiting, Some(true), Duration::ZERO, START);
+                processor.read_ahead(Height(*tip), ahead, now);
+            }
+        }
+        read
+    };
+    let first = RECALCULATING - EARLY_BLOCKS;
+    // The accounts and the last month, once.
+    let expected = [(first, AheadKind::Recalculation); 2];
+    assert_eq!(read_at(&[first - 1, first, first + 1, RECALCULATING], &mut ReadAhead::cold(START)), expected);
+    assert_eq!(read_at(&[first], &mut ReadAhead::default()), [], "everything is in memory");
+    let mut ahead = ReadAhead::cold(START);
+    BlockProcessor::new(&store, network).read_ahead(Height(first), &mut ahead, now);
+    let account = Address::from_public_key(&SENDER.key, network.byte);
+    ahead.read_accounts(&[account], START);
+    let order: Vec<_> = std::iter::from_fn(|| ahead.next(START)).map(|(_, work)| work.kind).collect();
+    assert_eq!(order, [AheadKind::Accounts, AheadKind::Recalculation]);
+}
+
+#[test]
 fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
@@ -578,7 +609,7 @@ fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
     let work_until_it_waits = |processor: &mut BlockProcessor<'_>, ahead: &mut ReadAhead| {
         for _ in 0..10_000 {
-            processor.read_ahead(ahead, now);
+            processor.read_ahead(Height(20), ahead, now);
             if !processor.has_work(AFTER_ALL_BLOCKS) {
                 return None;
             }
@@ -614,7 +645,7 @@ fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     processor.pull(pulled(&chain.blocks()[22..25], 23, tip_hash(&store), network));
     assert!(work_until_it_waits(&mut processor, &mut ahead).is_none() && ahead.has_waiting());
     processor.validating = None;
-    processor.read_ahead(&mut ahead, now);
+    processor.read_ahead(Height(20), &mut ahead, now);
     assert!(!ahead.has_waiting());
 }
 
@@ -629,12 +660,12 @@ fn a_pushed_block_holds_no_chain_while_what_proves_it_is_read_ahead() {
     let next = Block { timestamp: Timestamp(block.timestamp.0 + 1), ..block.clone() };
     assert!(processor.push(block.clone(), SENDER, &snapshot, START).unwrap());
     processor.queue.insert(99, PushedBlock { block: Box::new(next), ..processor.queue[&1].clone() });
-    processor.read_ahead(&mut ahead, now);
+    processor.read_ahead(Height(20), &mut ahead, now);
     assert!(!processor.has_work(AFTER_ALL_BLOCKS) && !processor.holds_chain() && processor.may_pull());
     let (waiting, work) = ahead.next(START).unwrap();
     assert_eq!(work.kind, AheadKind::Accounts);
     assert!(!ahead.has_waiting(), "one is read for at a time");
     ahead.finish(waiting, Some(true), Duration::ZERO, START);
-    processor.read_ahead(&mut ahead, now);
+    processor.read_ahead(Height(20), &mut ahead, now);
     assert!(processor.has_work(AFTER_ALL_BLOCKS) && processor.step(now).unwrap().is_none() && processor.holds_chain());
 }
