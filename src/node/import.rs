@@ -568,8 +568,9 @@ mod tests {
             (AheadKind::Block, of_last),
             (AheadKind::Recalculation, of_last),
             (AheadKind::Recalculation, of_last),
+            (AheadKind::Recalculation, of_last),
         ];
-        assert_eq!(read, expected, "the accounts and the last month");
+        assert_eq!(read, expected, "the accounts, the last month, and the last lists");
     }
 
     #[test]

@@ -67,8 +67,8 @@ impl StakeCache {
     }
 }
 
-/// A part of the rows that a recalculation reads of accounts and of the last month, to be read ahead: those of a table whose
-/// keys are these numbers, with the accounts of these numbers.
+/// A part of the rows that a recalculation reads of accounts, of the last month and of lists before it, to be read ahead:
+/// those of a table whose keys begin with these numbers, with the accounts of these numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecalculationPart {
     table: Table,
@@ -86,7 +86,11 @@ impl RecalculationPart {
         let accounts = (0..accounts).step_by(ACCOUNTS_PER_PART as usize);
         let accounts = accounts.map(part(candidates(network), ACCOUNTS_PER_PART));
         let month = (due.minus(network.chain.blocks_per_month()).0..=height.0).step_by(BLOCKS_PER_PART as usize);
-        accounts.chain(month.map(part(Table::Outlinks, BLOCKS_PER_PART))).collect()
+        // From the list that is deleted to the one whose entries are kept.
+        let lowest = due.minus(network.chain.rewrite_limit).importance_height();
+        let lists =
+            RecalculationPart { table: Table::Importances, numbers: lowest.minus(1).importance_height().0..due.0 };
+        accounts.chain(month.map(part(Table::Outlinks, BLOCKS_PER_PART))).chain([lists]).collect()
     }
 
     /// Encodes the part: the number of its table in one byte, the first number, and the one after the last.
@@ -104,15 +108,15 @@ impl RecalculationPart {
 
     /// Reads the rows. Returns whether it was done before the time `is_over`.
     pub fn read(&self, state: &impl Read, network: &Network, is_over: impl Fn() -> bool) -> Result<bool> {
-        let has_blocks = self.table == Table::Outlinks;
+        let has_accounts = !matches!(self.table, Table::Outlinks | Table::Importances);
         let start = self.numbers.start;
-        let first = if has_blocks { start.to_be_bytes().to_vec() } else { (start as u32).to_be_bytes().to_vec() };
+        let first = if has_accounts { (start as u32).to_be_bytes().to_vec() } else { start.to_be_bytes().to_vec() };
         for entry in state.entries_from(self.table, &[], &first)? {
-            let number = entry?.0.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            let number = entry?.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
             if number >= self.numbers.end {
                 break;
             }
-            if !has_blocks {
+            if has_accounts {
                 Stake::read(state, AccountId(number as u32), network)?;
             }
             if is_over() {
@@ -466,6 +470,9 @@ mod tests {
         for height in [1, first - 1, first, first + BLOCKS_PER_PART, last] {
             batch.put(Table::Outlinks, &block_key(Height(height)), &[]).unwrap();
         }
+        // The second of these lists is going to be deleted, and the last one has the values of the other accounts.
+        let lists = [296, 297, 298, 299].map(|list| list * 359);
+        lists.iter().for_each(|height| put_list(&mut batch, *height, &[1]));
         batch.commit().unwrap();
         let snapshot = store.snapshot().unwrap();
         let parts = |height, cache: &StakeCache| RecalculationPart::all(Height(height), &store, &network, cache);
@@ -482,7 +489,7 @@ mod tests {
         };
         let new = StakeCache::default();
         let followed = StakeCache { tip: Some(hash(last)), ..StakeCache::default() };
-        assert!(parts(last, &new).iter().map(rows_of).eq([accounts, 1, 1, 0, 0, 0, 0, 0, 0, 1]), "{accounts}");
+        assert!(parts(last, &new).iter().map(rows_of).eq([accounts, 1, 1, 0, 0, 0, 0, 0, 0, 1, 2 * 3]), "{accounts}");
         assert_eq!(parts(last, &followed), parts(last, &new)[1..]);
         assert!(parts(last + 1, &new).is_empty());
         assert!(!parts(last, &new)[0].read(&snapshot, &network, || true).unwrap());

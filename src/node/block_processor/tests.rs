@@ -562,8 +562,9 @@ fn a_block_from_anywhere_waits_for_what_the_recalculation_after_it_reads_and_ent
             }
         }
         read.retain(|kind| *kind != AheadKind::Accounts);
-        let expected = [AheadKind::Block, AheadKind::Recalculation, AheadKind::Recalculation];
-        assert_eq!(read, expected, "{origin}: the accounts and the last month");
+        let recalculation = [AheadKind::Recalculation; 3];
+        let is_whole = read.split_first() == Some((&AheadKind::Block, &recalculation[..]));
+        assert!(is_whole, "{origin}: the accounts, the last month, and the last lists: {read:?}");
         assert_eq!(code(&processed.unwrap().result), ValidationResult::Success, "{origin}");
         assert_eq!(tip_hash(&store), block.hash(), "{origin}");
     }
@@ -588,8 +589,8 @@ fn what_a_recalculation_needs_is_read_ahead_some_blocks_before_and_after_everyth
         read
     };
     let first = RECALCULATING - EARLY_BLOCKS;
-    // The accounts and the last month, once.
-    let expected = [(first, AheadKind::Recalculation); 2];
+    // The accounts, the last month, and the last lists, once.
+    let expected = [(first, AheadKind::Recalculation); 3];
     assert_eq!(read_at(&[first - 1, first, first + 1, RECALCULATING], &mut ReadAhead::cold(START)), expected);
     assert_eq!(read_at(&[first], &mut ReadAhead::default()), [], "everything is in memory");
     let mut ahead = ReadAhead::cold(START);
