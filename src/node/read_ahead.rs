@@ -43,6 +43,8 @@ const MAX_PART_BYTES: usize = 64 << 10;
 const MAX_ACCOUNTS: usize = 1_000;
 /// Time that helpers spend on one request or block at most. The request then gets 503, the block is executed.
 const MAX_READING_TIME: Duration = Duration::from_secs(60);
+/// Time after the last request that was read ahead until helpers read what nobody waits for.
+const QUIET_FOR: Duration = Duration::from_secs(1);
 /// Minimum units of work that a request counts.
 const UNITS_PER_REQUEST: u32 = 50;
 /// Time of a helper for one unit, and the most that it counts.
@@ -126,6 +128,8 @@ pub struct ReadAhead {
     next_own: u64,
     /// Whether the last that a helper got was for the node.
     was_own: bool,
+    /// From when on helpers read what nobody waits for.
+    quiet_at: Duration,
     /// The accounts that are read ahead.
     accounts: Option<AheadTicket>,
     finished: BTreeSet<ConnectionId>,
@@ -330,8 +334,10 @@ impl ReadAhead {
     /// Takes the next work for a helper.
     pub fn next(&mut self, now: Duration) -> Option<(Waiting, AheadWork)> {
         let own = self.own().next().map(|(waiting, _)| waiting);
-        let comes_first = |own: &Waiting| !self.was_own && *own != Waiting::Nobody;
-        let own = own.filter(|own| comes_first(own) || !self.places.has_waiting());
+        let own = own.filter(|own| match own {
+            Waiting::Nobody => self.pending.len() == 1 && now >= self.quiet_at,
+            _ => !self.was_own || !self.places.has_waiting(),
+        });
         self.was_own = own.is_some();
         let waiting = if let Some(own) = own {
             own
@@ -355,6 +361,7 @@ impl ReadAhead {
         self.total_blocks += u64::from(work.kind == AheadKind::Block && has_read.is_some());
         let (Waiting::Client(connection), Some(owner)) = (waiting, owner) else { return };
         self.finished.insert(connection);
+        self.quiet_at = now + QUIET_FOR;
         self.total += 1;
         self.charge(owner, took, now);
         if has_read.is_none() {
@@ -618,18 +625,23 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_is_read_after_all_clients_and_in_slices() {
+    fn what_nobody_waits_for_is_read_while_nothing_else_is_and_no_client_was_served_for_a_second() {
         let mut ahead = enabled();
         let part = RecalculationPart::from_bytes(&[0; 17]).unwrap();
         assert!(ahead.read_early(&part, START) && !ahead.read_early(&part, START), "one at a time");
-        (0..2).for_each(|number| assert!(parks(&mut ahead, number, 1, number as usize, START)));
-        let next = |ahead: &mut ReadAhead| ahead.next(START).unwrap().0;
-        assert_eq!([next(&mut ahead), next(&mut ahead), next(&mut ahead)], [client(0), client(1), Waiting::Nobody]);
-        ahead.postpone(Waiting::Nobody, Duration::from_millis(100), START);
-        assert!(parks(&mut ahead, 2, 1, 2, START));
-        assert_eq!([next(&mut ahead), next(&mut ahead)], [client(2), Waiting::Nobody]);
-        ahead.postpone(Waiting::Nobody, MAX_READING_TIME, START);
-        assert!(!ahead.has_waiting() && ahead.read_early(&part, START));
+        let next = |ahead: &mut ReadAhead, now| ahead.next(now).map(|(waiting, _)| waiting);
+        assert!(parks(&mut ahead, 1, 1, 1, START));
+        assert_eq!([next(&mut ahead, START), next(&mut ahead, START)], [Some(client(1)), None]);
+        ahead.finish(client(1), Some(true), MOMENT, START);
+        let quiet = START + QUIET_FOR;
+        assert_eq!([next(&mut ahead, START), next(&mut ahead, quiet)], [None, Some(Waiting::Nobody)]);
+        ahead.postpone(Waiting::Nobody, MOMENT, quiet);
+        assert!(parks(&mut ahead, 2, 1, 2, quiet));
+        assert_eq!([next(&mut ahead, quiet), next(&mut ahead, quiet + QUIET_FOR)], [Some(client(2)), None]);
+        ahead.finish(client(2), Some(true), MOMENT, quiet);
+        assert_eq!(next(&mut ahead, quiet + QUIET_FOR), Some(Waiting::Nobody));
+        ahead.postpone(Waiting::Nobody, MAX_READING_TIME, quiet);
+        assert!(!ahead.has_waiting() && ahead.read_early(&part, quiet));
     }
 
     #[test]
