@@ -31,6 +31,8 @@ pub(super) mod tests;
 /// many networks, whoever holds a single such block keeps it.
 const MAX_QUEUED: usize = 128;
 const MAX_QUEUED_BYTES: usize = 8 << 20;
+/// Number of blocks before a recalculation at which it begins to be read ahead.
+const EARLY_BLOCKS: u64 = 10;
 /// How long the result of a pushed block is remembered.
 const RESULT_TTL: Duration = Duration::from_secs(6_000);
 
@@ -106,6 +108,9 @@ pub struct BlockProcessor<'s> {
     ahead: Vec<AheadTicket>,
     /// Whether the next block waits for either.
     is_reading: bool,
+    /// The next block after which importances are recalculated, and what is still to be read ahead for that while no block is
+    /// processed.
+    early: (Height, Vec<RecalculationPart>),
     recent_results: RecentResults,
     verifier: Verifier,
     stakes: StakeCache,
@@ -127,6 +132,7 @@ impl<'s> BlockProcessor<'s> {
             proof: None,
             ahead: Vec::new(),
             is_reading: false,
+            early: (Height(0), Vec::new()),
             recent_results: RecentResults::with_ttl(RESULT_TTL),
             verifier: Verifier::default(),
             stakes: StakeCache::default(),
@@ -150,14 +156,13 @@ impl<'s> BlockProcessor<'s> {
 
     /// Reads ahead what the next block needs, first for its proof, then for its execution, and lets it wait for that. A
     /// pushed block waits for its proof in the queue, where it holds up nothing. It is the only one that is not proven for
-    /// which the node reads, so that any number of them delays the others by little.
-    pub fn read_ahead(&mut self, ahead: &mut ReadAhead, now: Now) {
+    /// which the node reads, so that any number of them delays the others by little. While there is no block, reads ahead
+    /// what a recalculation soon after the `tip` needs.
+    pub fn read_ahead(&mut self, tip: Height, ahead: &mut ReadAhead, now: Now) {
         self.is_reading = false;
         let unproven = match &self.validating {
-            // What a harvested block contains was read when it entered the mempool.
-            Some((_, BlockOrigin::Harvested(_))) => return,
             Some((branch, BlockOrigin::Pulled(_))) => branch.next_to_prove(),
-            Some((_, BlockOrigin::Pushed(_))) => None,
+            Some((_, BlockOrigin::Pushed(_) | BlockOrigin::Harvested(_))) => None,
             None if self.decoding.is_some() => None,
             None => self.choose_pushed(now).and_then(|(number, _)| Some(&*self.queue.get(&number)?.block)),
         };
@@ -177,16 +182,16 @@ impl<'s> BlockProcessor<'s> {
             for ticket in self.ahead.drain(..).chain(proof) {
                 ahead.cancel(ticket);
             }
+            let due = (1..=EARLY_BLOCKS).map(|blocks| tip.plus(blocks)).find(|height| due_after(*height).is_some());
+            if let Some(due) = due.filter(|due| *due != self.early.0) {
+                self.early = (due, RecalculationPart::all(due, self.store, self.network, &self.stakes));
+            }
+            self.early.1.pop_if(|part| ahead.read_early(part, now.monotonic));
             return;
         };
         for block in branch.proven_blocks(self.ahead.len()) {
-            let mut ticket = ahead.read_block(block, now.monotonic);
-            if due_after(block.height).is_some() {
-                let parts = |snapshot| RecalculationPart::all(block.height, &snapshot, self.network, &self.stakes);
-                let parts = self.store.snapshot().and_then(parts).unwrap_or_default();
-                ticket = ahead.read_recalculation(parts, ticket);
-            }
-            self.ahead.push(ticket);
+            let recalculation = RecalculationPart::all(block.height, self.store, self.network, &self.stakes);
+            self.ahead.push(ahead.read_block(block, &recalculation, now.monotonic));
         }
         let next = branch.next_to_execute().and_then(|place| self.ahead.get(place));
         self.is_reading |= next.is_some_and(|ticket| ahead.is_reading(*ticket));

@@ -178,7 +178,7 @@ impl<'s> Import<'s> {
         }
         let signer = Address::from_public_key(&block.signer, self.importer.network.byte);
         let proof = *self.proofs.entry(block.signer).or_insert_with(|| ahead.read_accounts(&[signer], now));
-        let rows = ahead.read_block(&block, now);
+        let rows = ahead.read_block(&block, &self.importer.recalculation_after(block.height), now);
         let block = self.is_download().then(|| Box::new(block));
         self.queue.push_back(QueuedBlock { block, proof, rows });
     }
@@ -543,6 +543,34 @@ mod tests {
         assert!(ahead.has_waiting());
         import.cancel_reads(&mut ahead);
         assert!(!ahead.has_waiting());
+    }
+
+    #[test]
+    fn a_block_waits_for_what_the_recalculation_after_it_reads() {
+        let chain = Chain::up_to(20);
+        let (store, network) = (chain.store(), &chain.settings.network);
+        let importer = BlockImporter::new(&store, network, Vec::new(), Vec::new(), ImportOptions::DEFAULT).unwrap();
+        let mut import = Import::create(importer, None, Duration::ZERO);
+        let mut ahead = ReadAhead::cold(Duration::ZERO);
+        for height in [358, 359].map(Height) {
+            import.enqueue(Block { height, ..chain.blocks()[20].clone() }, &mut ahead, Duration::ZERO);
+        }
+        let waits_for = [0, 1].map(|place| import.queue[place].rows);
+        let mut read = Vec::new();
+        while let Some((waiting, work)) = ahead.next(Duration::ZERO) {
+            read.push((work.kind, waits_for.map(|rows| ahead.is_reading(rows))));
+            ahead.finish(waiting, Some(true), Duration::ZERO, Duration::ZERO);
+        }
+        let of_last = [false, true];
+        let expected = [
+            (AheadKind::Accounts, [true, true]),
+            (AheadKind::Block, [true, true]),
+            (AheadKind::Block, of_last),
+            (AheadKind::Recalculation, of_last),
+            (AheadKind::Recalculation, of_last),
+            (AheadKind::Recalculation, of_last),
+        ];
+        assert_eq!(read, expected, "the accounts, the last month, and the last lists");
     }
 
     #[test]

@@ -43,6 +43,8 @@ const MAX_PART_BYTES: usize = 64 << 10;
 const MAX_ACCOUNTS: usize = 1_000;
 /// Time that helpers spend on one request or block at most. The request then gets 503, the block is executed.
 const MAX_READING_TIME: Duration = Duration::from_secs(60);
+/// Time after the last request that was read ahead until helpers read what nobody waits for.
+const QUIET_FOR: Duration = Duration::from_secs(1);
 /// Minimum units of work that a request counts.
 const UNITS_PER_REQUEST: u32 = 50;
 /// Time of a helper for one unit, and the most that it counts.
@@ -56,6 +58,8 @@ pub enum Waiting {
     Client(ConnectionId),
     /// The node itself, for the work with this number.
     Node(u64),
+    /// Nobody: the node is going to need it.
+    Nobody,
 }
 
 /// What a helper reads.
@@ -124,6 +128,8 @@ pub struct ReadAhead {
     next_own: u64,
     /// Whether the last that a helper got was for the node.
     was_own: bool,
+    /// From when on helpers read what nobody waits for.
+    quiet_at: Duration,
     /// The accounts that are read ahead.
     accounts: Option<AheadTicket>,
     finished: BTreeSet<ConnectionId>,
@@ -204,8 +210,9 @@ impl ReadAhead {
         self.gave_way.remove(&connection)
     }
 
-    /// Reads ahead what the execution of a block needs, in parts; nothing while everything is in memory.
-    pub fn read_block(&mut self, block: &Block, now: Duration) -> AheadTicket {
+    /// Reads ahead what the execution of a block needs, in parts, and those of the `recalculation` after it; nothing while
+    /// everything is in memory.
+    pub fn read_block(&mut self, block: &Block, recalculation: &[RecalculationPart], now: Duration) -> AheadTicket {
         if !self.is_cold(now) {
             return AheadTicket::default();
         }
@@ -228,17 +235,8 @@ impl ReadAhead {
             }
             self.add_own(AheadKind::Block, part.to_bytes(SigningForm::Verifiable));
         }
+        recalculation.iter().for_each(|part| self.add_own(AheadKind::Recalculation, part.to_bytes()));
         AheadTicket { first, end: self.next_own }
-    }
-
-    /// Reads ahead parts of what a recalculation reads after a block that is read ahead by the last `ticket`. Returns a
-    /// ticket for both.
-    pub fn read_recalculation(&mut self, parts: Vec<RecalculationPart>, ticket: AheadTicket) -> AheadTicket {
-        if ticket == AheadTicket::default() {
-            return ticket;
-        }
-        parts.iter().for_each(|part| self.add_own(AheadKind::Recalculation, part.to_bytes()));
-        AheadTicket { end: self.next_own, ..ticket }
     }
 
     /// Reads ahead the range of a key; nothing while everything is in memory.
@@ -276,11 +274,24 @@ impl ReadAhead {
         AheadTicket { first, end: self.next_own }
     }
 
+    /// Reads ahead a part of a recalculation for which nothing waits yet. Returns whether it is going to be read: one is at a
+    /// time, while the store is cold.
+    pub fn read_early(&mut self, part: &RecalculationPart, now: Duration) -> bool {
+        let is_free = self.is_cold(now) && !self.pending.contains_key(&Waiting::Nobody);
+        if is_free {
+            self.insert(Waiting::Nobody, AheadKind::Recalculation, part.to_bytes());
+        }
+        is_free
+    }
+
     fn add_own(&mut self, kind: AheadKind, bytes: Vec<u8>) {
-        let pending =
-            Pending { work: AheadWork { kind, bytes }, owner: None, spent: Duration::ZERO, is_reading: false };
-        self.pending.insert(Waiting::Node(self.next_own), pending);
+        self.insert(Waiting::Node(self.next_own), kind, bytes);
         self.next_own += 1;
+    }
+
+    fn insert(&mut self, waiting: Waiting, kind: AheadKind, bytes: Vec<u8>) {
+        let work = AheadWork { kind, bytes };
+        self.pending.insert(waiting, Pending { work, owner: None, spent: Duration::ZERO, is_reading: false });
     }
 
     /// Returns whether more work of the node may wait; there is none while everything is in memory.
@@ -288,7 +299,7 @@ impl ReadAhead {
         self.is_cold(now) && self.own().map(|(_, work)| work.bytes.len()).sum::<usize>() < MAX_WAITING_BYTES
     }
 
-    /// Returns the work of the node that waits.
+    /// Returns the work of the node that waits; last that for which nobody does.
     fn own(&self) -> impl Iterator<Item = (Waiting, &AheadWork)> {
         let own = self.pending.range(Waiting::Node(0)..).filter(|(_, pending)| !pending.is_reading);
         own.map(|(waiting, pending)| (*waiting, &pending.work))
@@ -323,7 +334,10 @@ impl ReadAhead {
     /// Takes the next work for a helper.
     pub fn next(&mut self, now: Duration) -> Option<(Waiting, AheadWork)> {
         let own = self.own().next().map(|(waiting, _)| waiting);
-        let own = own.filter(|_| !self.was_own || !self.places.has_waiting());
+        let own = own.filter(|own| match own {
+            Waiting::Nobody => self.pending.len() == 1 && now >= self.quiet_at,
+            _ => !self.was_own || !self.places.has_waiting(),
+        });
         self.was_own = own.is_some();
         let waiting = if let Some(own) = own {
             own
@@ -347,6 +361,7 @@ impl ReadAhead {
         self.total_blocks += u64::from(work.kind == AheadKind::Block && has_read.is_some());
         let (Waiting::Client(connection), Some(owner)) = (waiting, owner) else { return };
         self.finished.insert(connection);
+        self.quiet_at = now + QUIET_FOR;
         self.total += 1;
         self.charge(owner, took, now);
         if has_read.is_none() {
@@ -383,7 +398,7 @@ impl ReadAhead {
         match waiting {
             _ if pending.work.bytes.is_empty() => {}
             Waiting::Client(connection) if is_over => self.reject(connection),
-            Waiting::Node(_) if is_over => {}
+            Waiting::Node(_) | Waiting::Nobody if is_over => {}
             _ => self.add(waiting, pending, now),
         }
     }
@@ -607,6 +622,26 @@ mod tests {
         let next = |ahead: &mut ReadAhead| matches!(ahead.next(START), Some((Waiting::Node(_), _)));
         assert_eq!([(); 6].map(|()| next(&mut ahead)), [true, false, true, false, true, false]);
         assert!(!ahead.has_waiting());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_read_while_nothing_else_is_and_no_client_was_served_for_a_second() {
+        let mut ahead = enabled();
+        let part = RecalculationPart::from_bytes(&[0; 17]).unwrap();
+        assert!(ahead.read_early(&part, START) && !ahead.read_early(&part, START), "one at a time");
+        let next = |ahead: &mut ReadAhead, now| ahead.next(now).map(|(waiting, _)| waiting);
+        assert!(parks(&mut ahead, 1, 1, 1, START));
+        assert_eq!([next(&mut ahead, START), next(&mut ahead, START)], [Some(client(1)), None]);
+        ahead.finish(client(1), Some(true), MOMENT, START);
+        let quiet = START + QUIET_FOR;
+        assert_eq!([next(&mut ahead, START), next(&mut ahead, quiet)], [None, Some(Waiting::Nobody)]);
+        ahead.postpone(Waiting::Nobody, MOMENT, quiet);
+        assert!(parks(&mut ahead, 2, 1, 2, quiet));
+        assert_eq!([next(&mut ahead, quiet), next(&mut ahead, quiet + QUIET_FOR)], [Some(client(2)), None]);
+        ahead.finish(client(2), Some(true), MOMENT, quiet);
+        assert_eq!(next(&mut ahead, quiet + QUIET_FOR), Some(Waiting::Nobody));
+        ahead.postpone(Waiting::Nobody, MAX_READING_TIME, quiet);
+        assert!(!ahead.has_waiting() && ahead.read_early(&part, quiet));
     }
 
     #[test]

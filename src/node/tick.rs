@@ -189,7 +189,7 @@ impl Node<'_> {
     /// Processes blocks of peers, and harvested ones.
     fn process_blocks(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
         loop {
-            self.block_processor.read_ahead(&mut self.read_ahead, now);
+            self.block_processor.read_ahead(self.chain.height, &mut self.read_ahead, now);
             if !self.block_processor.has_work(now.network) || budget.is_exhausted() {
                 break;
             }

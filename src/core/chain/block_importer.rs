@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::apply::Retention;
 use super::block_execution::{BlockExecution, ExecutionContext, Verified, check_block_signature};
 use super::chain_tip::ChainTip;
-use super::recalculation::StakeCache;
+use super::recalculation::{RecalculationPart, StakeCache};
 use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
 use crate::crypto::Verifier;
@@ -240,6 +240,11 @@ impl<'s> BlockImporter<'s> {
     /// Returns the height at which a rebuild ends: its blocks are those of another store.
     pub fn rebuild_target(&self) -> Option<Height> {
         self.options.stop_at.filter(|_| matches!(self.source, BlockSource::Store(..)))
+    }
+
+    /// Returns what the recalculation after the block at a height reads, as far as it is known now; nothing if none is due.
+    pub fn recalculation_after(&self, height: Height) -> Vec<RecalculationPart> {
+        RecalculationPart::all(height, self.store, self.network, &self.stakes)
     }
 
     /// Returns whether the next step begins to execute the block in progress: its proof and all signatures are verified.

@@ -9,7 +9,7 @@ use crate::importance::{Calculation, CalculationParameters, Importances};
 use crate::model::{Address, Amount, Hash256, Height, Network};
 use crate::rules::Rejection;
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
-use crate::store::{Read, Result, StoreError, Table, WriteTxn, block_key};
+use crate::store::{Read, Result, Store, StoreError, Table, WriteTxn, block_key};
 
 /// Rows, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -67,8 +67,8 @@ impl StakeCache {
     }
 }
 
-/// A part of the rows that a recalculation reads of accounts and of the last month, to be read ahead: those of a table whose
-/// keys are these numbers, with the accounts of these numbers.
+/// A part of the rows that a recalculation reads of accounts, of the last month and of lists before it, to be read ahead:
+/// those of a table whose keys begin with these numbers, with the accounts of these numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecalculationPart {
     table: Table,
@@ -77,20 +77,20 @@ pub struct RecalculationPart {
 
 impl RecalculationPart {
     /// Returns the parts for the recalculation after the block at a height; nothing if none is due. Accounts that the
-    /// `cache` keeps are not read.
-    pub fn all(
-        height: Height,
-        state: &impl Read,
-        network: &Network,
-        cache: &StakeCache,
-    ) -> Result<Vec<RecalculationPart>> {
-        let Some(due) = due_after(height) else { return Ok(Vec::new()) };
-        let accounts = if cache.tip.is_none() { AccountTotals::of(state)?.allocated.into() } else { 0 };
+    /// `cache` keeps are not read, nor any if the store fails.
+    pub fn all(height: Height, store: &Store, network: &Network, cache: &StakeCache) -> Vec<RecalculationPart> {
+        let Some(due) = due_after(height) else { return Vec::new() };
+        let totals = || store.snapshot().and_then(|snapshot| AccountTotals::of(&snapshot)).unwrap_or_default();
+        let accounts = if cache.tip.is_none() { u64::from(totals().allocated) } else { 0 };
         let part = |table, step: u64| move |start| RecalculationPart { table, numbers: start..start + step };
         let accounts = (0..accounts).step_by(ACCOUNTS_PER_PART as usize);
         let accounts = accounts.map(part(candidates(network), ACCOUNTS_PER_PART));
         let month = (due.minus(network.chain.blocks_per_month()).0..=height.0).step_by(BLOCKS_PER_PART as usize);
-        Ok(accounts.chain(month.map(part(Table::Outlinks, BLOCKS_PER_PART))).collect())
+        // From the list that is deleted to the one whose entries are kept.
+        let lowest = due.minus(network.chain.rewrite_limit).importance_height();
+        let lists =
+            RecalculationPart { table: Table::Importances, numbers: lowest.minus(1).importance_height().0..due.0 };
+        accounts.chain(month.map(part(Table::Outlinks, BLOCKS_PER_PART))).chain([lists]).collect()
     }
 
     /// Encodes the part: the number of its table in one byte, the first number, and the one after the last.
@@ -108,15 +108,15 @@ impl RecalculationPart {
 
     /// Reads the rows. Returns whether it was done before the time `is_over`.
     pub fn read(&self, state: &impl Read, network: &Network, is_over: impl Fn() -> bool) -> Result<bool> {
-        let has_blocks = self.table == Table::Outlinks;
+        let has_accounts = !matches!(self.table, Table::Outlinks | Table::Importances);
         let start = self.numbers.start;
-        let first = if has_blocks { start.to_be_bytes().to_vec() } else { (start as u32).to_be_bytes().to_vec() };
+        let first = if has_accounts { (start as u32).to_be_bytes().to_vec() } else { start.to_be_bytes().to_vec() };
         for entry in state.entries_from(self.table, &[], &first)? {
-            let number = entry?.0.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            let number = entry?.0.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
             if number >= self.numbers.end {
                 break;
             }
-            if !has_blocks {
+            if has_accounts {
                 Stake::read(state, AccountId(number as u32), network)?;
             }
             if is_over() {
@@ -470,8 +470,12 @@ mod tests {
         for height in [1, first - 1, first, first + BLOCKS_PER_PART, last] {
             batch.put(Table::Outlinks, &block_key(Height(height)), &[]).unwrap();
         }
-        let parts =
-            |height, cache: &StakeCache| RecalculationPart::all(Height(height), &batch, &network, cache).unwrap();
+        // The second of these lists is going to be deleted, and the last one has the values of the other accounts.
+        let lists = [296, 297, 298, 299].map(|list| list * 359);
+        lists.iter().for_each(|height| put_list(&mut batch, *height, &[1]));
+        batch.commit().unwrap();
+        let snapshot = store.snapshot().unwrap();
+        let parts = |height, cache: &StakeCache| RecalculationPart::all(Height(height), &store, &network, cache);
         // Each row is read before the clock is looked at.
         let rows_of = |part: &RecalculationPart| {
             let rows = std::cell::Cell::new(0);
@@ -480,15 +484,15 @@ mod tests {
                 rows.set(rows.get() + 1);
                 false
             };
-            assert!(part.read(&batch, &network, count).unwrap());
+            assert!(part.read(&snapshot, &network, count).unwrap());
             rows.get()
         };
         let new = StakeCache::default();
         let followed = StakeCache { tip: Some(hash(last)), ..StakeCache::default() };
-        assert!(parts(last, &new).iter().map(rows_of).eq([accounts, 1, 1, 0, 0, 0, 0, 0, 0, 1]), "{accounts}");
+        assert!(parts(last, &new).iter().map(rows_of).eq([accounts, 1, 1, 0, 0, 0, 0, 0, 0, 1, 2 * 3]), "{accounts}");
         assert_eq!(parts(last, &followed), parts(last, &new)[1..]);
         assert!(parts(last + 1, &new).is_empty());
-        assert!(!parts(last, &new)[0].read(&batch, &network, || true).unwrap());
+        assert!(!parts(last, &new)[0].read(&snapshot, &network, || true).unwrap());
     }
 
     fn put_list(txn: &mut WriteTxn<'_>, height: u64, accounts: &[u32]) {

@@ -197,20 +197,28 @@ impl AccountTxCursor {
         };
         let known = account_at(state, account)?;
         let list = if direction == Direction::Outgoing { known.sent } else { known.received };
-        let mut start = list.newest();
-        if before < u64::MAX {
-            // The first skip pointer at or above the id.
-            let key = skip_pointer_key(account, direction, before);
-            if let Some((_, location)) = state.first_from(Table::SkipPointers, &key[..SKIP_POINTER_PREFIX], &key)? {
-                start = Some(TxLocation::from_stored(location, "the location of a transaction")?);
-            }
-        }
         let mut cursor = AccountTxCursor { account, direction, next: None, remaining: list.length };
-        cursor.move_to(state, start)?;
-        while cursor.peek().is_some_and(|(id, _)| id >= before) {
+        // The first skip pointer at or above the id. Its transaction proves it, and a walk that is too long shows that one
+        // is lost, so no range is verified.
+        let wanted = skip_pointer_key(account, direction, before);
+        let has_pointers = before < u64::MAX && list.length >= SKIP_POINTER_EVERY;
+        let found = has_pointers.then(|| state.cursor(Table::SkipPointers)?.unverified().seek(&wanted)).transpose()?;
+        match found.flatten().filter(|(key, _)| key.starts_with(&wanted[..SKIP_POINTER_PREFIX])) {
+            Some((key, location)) => {
+                cursor.move_to(state, Some(TxLocation::from_stored(location, "the location of a transaction")?))?;
+                if !cursor.peek().is_some_and(|(id, _)| key.ends_with(&id.to_be_bytes())) {
+                    return Err(DAMAGED);
+                }
+            }
+            None => cursor.move_to(state, list.newest())?,
+        }
+        for _ in 0..=SKIP_POINTER_EVERY {
+            if cursor.peek().is_none_or(|(id, _)| id < before) {
+                return Ok(cursor);
+            }
             cursor.advance(state)?;
         }
-        Ok(cursor)
+        Err(DAMAGED)
     }
 
     /// Returns id and location of the next transaction.
@@ -329,7 +337,7 @@ mod tests {
     use crate::crypto::PublicKey;
     use crate::model::NetworkByte;
     use crate::state::{Account, put_account};
-    use crate::store::test_store;
+    use crate::store::{WriteTxn, test_store};
 
     fn address(number: u8) -> Address {
         Address::from_public_key(&PublicKey([number; 32]), NetworkByte::TESTNET)
@@ -405,6 +413,51 @@ mod tests {
             assert_eq!(newest, Some(list[index - 1]));
             assert!(steps <= SKIP_POINTER_EVERY + 1, "{steps} steps to number {index}");
         }
+    }
+
+    /// Puts a skip pointer of the account 0 to the transaction at a height.
+    fn point(txn: &mut impl Write, id: u64, height: u64) {
+        let place = TxLocation { height: Height(height), index: 0 };
+        let key = skip_pointer_key(AccountId(0), Direction::Outgoing, id);
+        txn.put(Table::SkipPointers, &key, &place.to_stored()).unwrap();
+    }
+
+    #[test]
+    fn a_list_without_skip_pointers_looks_for_none() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        for length in [SKIP_POINTER_EVERY - 1, SKIP_POINTER_EVERY] {
+            let model = build(&mut batch, &vec![vec![vec![(0, true)]]; length as usize]);
+            let list = &model[&(0, true)];
+            point(&mut batch, list[9].0, 2);
+            let found = AccountTxCursor::new(&batch, &address(0), Direction::Outgoing, list[9].0);
+            assert_eq!(found.is_ok_and(|found| found.peek() == Some(list[8])), length < SKIP_POINTER_EVERY);
+            for height in 1..=u64::from(length) {
+                batch.delete(Table::AccountTxLists, &block_key(Height(height))).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_skip_pointer_that_is_lost_or_leads_to_another_transaction_is_damage() {
+        let (store, _folder) = test_store();
+        let mut batch = store.begin_write().unwrap();
+        let model = build(&mut batch, &vec![vec![vec![(0, true)]]; 100]);
+        let list = &model[&(0, true)];
+        let start = |batch: &WriteTxn<'_>, place: usize| {
+            let cursor = AccountTxCursor::new(batch, &address(0), Direction::Outgoing, list[place].0);
+            cursor.map(|cursor| cursor.peek())
+        };
+        for place in 1..100 {
+            assert_eq!(start(&batch, place).unwrap(), Some(list[place - 1]));
+        }
+        let every = SKIP_POINTER_EVERY as usize;
+        batch
+            .delete(Table::SkipPointers, &skip_pointer_key(AccountId(0), Direction::Outgoing, list[2 * every - 1].0))
+            .unwrap();
+        assert!(matches!(start(&batch, 50), Err(StoreError::Damaged(_))));
+        point(&mut batch, list[every - 1].0, 3);
+        assert!(matches!(start(&batch, 20), Err(StoreError::Damaged(_))));
     }
 
     proptest! {

@@ -49,8 +49,10 @@ pub fn for_each_harvest_before(
     mut visit: impl FnMut(StoredHeader) -> Result<bool>,
 ) -> Result<()> {
     let Some(id) = AccountId::of(state, address)? else { return Ok(()) };
-    let mut height = Height(account_at(state, id)?.harvests.last.into());
+    let list = account_at(state, id)?.harvests;
+    let mut height = Height(list.last.into());
     if before <= height
+        && list.length >= SKIP_POINTER_EVERY
         && let Some((key, _)) = state.first_from(Table::Harvests, &id.key(), &pointer_key(id, before))?
     {
         let (_, pointed) = AccountId::split_key(key)?;

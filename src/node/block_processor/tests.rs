@@ -1,5 +1,6 @@
 use std::ffi::OsString;
-use std::path::Path;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -23,35 +24,60 @@ const AFTER_ALL_BLOCKS: Timestamp = Timestamp(i32::MAX - 100);
 const START: Duration = Duration::from_secs(10);
 const SENDER: Pusher = Pusher { key: PublicKey([1; 32]), from: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) };
 
-fn tiny(name: &str) -> OsString {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recorded/chains/tiny").join(name).into()
+/// Height of a block after which importances are recalculated.
+const RECALCULATING: u64 = 359;
+
+fn recorded(chain: &str, name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recorded/chains").join(chain).join(name)
 }
 
-/// The recorded chain up to a height, in its own store.
+fn tiny(name: &str) -> OsString {
+    recorded("tiny", name).into()
+}
+
+/// A recorded chain up to a height, in its own store.
 pub struct Chain {
     folder: TempDir,
     pub settings: Settings,
+    blocks: PathBuf,
 }
 
 impl Chain {
+    /// The smallest one.
     pub fn up_to(height: u64) -> Chain {
-        let folder = tempfile::tempdir().unwrap();
+        Chain::of("tiny", tiny("blocks.bin").into(), tempfile::tempdir().unwrap(), height)
+    }
+
+    /// A longer one.
+    fn of_one_year(height: u64) -> Chain {
+        let (folder, mut bytes) = (tempfile::tempdir().unwrap(), Vec::new());
+        let packed = std::fs::read(recorded("one-year", "blocks.bin.gz")).unwrap();
+        flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut bytes).unwrap();
+        let blocks = folder.path().join("blocks.bin");
+        std::fs::write(&blocks, bytes).unwrap();
+        Chain::of("one-year", blocks, folder, height)
+    }
+
+    fn of(name: &str, blocks: PathBuf, folder: TempDir, height: u64) -> Chain {
         let words = ["nisd", "import", "--stop-at", &height.to_string(), "--data"].map(OsString::from);
-        let files = [folder.path().into(), "--config".into(), tiny("network.properties"), tiny("blocks.bin")];
+        let config = recorded(name, "network.properties").into();
+        let files = [folder.path().join("store").into(), "--config".into(), config, blocks.clone().into()];
         let line = CommandLine::parse(words.into_iter().chain(files), "").unwrap();
         let settings = config::load(line.config.as_deref(), line.overrides, Some(Path::new("unused"))).unwrap();
         let Command::Import(command) = &line.command else { unreachable!() };
         commands::import::import(command, &settings, SYSTEM, Default::default()).unwrap();
-        Chain { folder, settings }
+        Chain { folder, settings, blocks }
     }
 
     pub fn store(&self) -> Store {
-        Store::open_existing(self.folder.path(), AccessMode::Exclusive, Options { map_size: 1 << 26 }).unwrap().0
+        Store::open_existing(&self.folder.path().join("store"), AccessMode::Exclusive, Options { map_size: 1 << 26 })
+            .unwrap()
+            .0
     }
 
     /// The blocks of the recorded chain, from height 2.
     pub fn blocks(&self) -> Vec<Block> {
-        let mut file = BlockFile::new(std::fs::File::open(tiny("blocks.bin")).unwrap()).unwrap();
+        let mut file = BlockFile::new(std::fs::File::open(&self.blocks).unwrap()).unwrap();
         let (mut blocks, mut bytes) = (Vec::new(), Vec::new());
         while file.next(&mut bytes).unwrap() {
             blocks.push(Block::from_bytes(&bytes, Context::of(&self.settings.network)).unwrap());
@@ -311,20 +337,20 @@ fn waiting_time_beside_63_networks(pushes: impl Fn(Duration, usize) -> bool) -> 
             assert!(processor.push(blocks[19].clone(), Pusher { from, ..SENDER }, &snapshot, monotonic).unwrap());
         }
         drop(snapshot);
-        processor.read_ahead(&mut ahead, now);
+        processor.read_ahead(Height(20), &mut ahead, now);
         while let Some((waiting, _)) = ahead.next(monotonic) {
             reading.push((monotonic + READ_TIME, waiting));
         }
         for (_, waiting) in reading.extract_if(.., |(at, _)| *at <= monotonic) {
             ahead.finish(waiting, Some(true), READ_TIME, monotonic);
         }
-        processor.read_ahead(&mut ahead, now);
+        processor.read_ahead(Height(20), &mut ahead, now);
         while processor.has_work(now.network) {
             let processed = processor.step(now).unwrap();
             if processed.is_some_and(|processed| processed.chain_update.is_some()) {
                 return monotonic - comes_at;
             }
-            processor.read_ahead(&mut ahead, now);
+            processor.read_ahead(Height(20), &mut ahead, now);
         }
     }
     panic!("the block has lost its place")
@@ -427,7 +453,7 @@ fn no_signature_of_a_transaction_is_checked_before_its_block_is_proven() {
     let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
     let mut most = 0;
     for _ in 0..1_000 {
-        processor.read_ahead(&mut ahead, now);
+        processor.read_ahead(Height(20), &mut ahead, now);
         most = most.max(processor.ahead.len());
         while let Some((waiting, _)) = ahead.next(START) {
             ahead.finish(waiting, Some(true), Duration::ZERO, START);
@@ -549,7 +575,7 @@ fn a_block_is_read_ahead_in_parts_with_all_its_transactions() {
     let transactions: Vec<_> = block.transactions.iter().cycle().take(1_000).cloned().collect();
     let block = Block { transactions, ..block.clone() };
     let mut ahead = ReadAhead::cold(START);
-    let ticket = ahead.read_block(&block, START);
+    let ticket = ahead.read_block(&block, &[], START);
     let mut read = Vec::new();
     while let Some((waiting, work)) = ahead.next(START) {
         assert!(work.kind == AheadKind::Block && work.bytes.len() < 70 << 10 && ahead.is_reading(ticket));
@@ -560,17 +586,16 @@ fn a_block_is_read_ahead_in_parts_with_all_its_transactions() {
     }
     assert!(!ahead.is_reading(ticket) && read == block.transactions);
     let mut ahead = ReadAhead::default();
-    ahead.read_block(&block, START);
+    ahead.read_block(&block, &[], START);
     assert!(!ahead.has_waiting(), "there are no helpers");
 }
 
 #[test]
 fn a_block_waits_for_what_its_recalculation_reads_unless_everything_is_in_memory() {
     let block = Chain::up_to(1).blocks().remove(0);
-    let parts = || vec![RecalculationPart::from_bytes(&[0; 17]).unwrap(); 2];
+    let parts = vec![RecalculationPart::from_bytes(&[0; 17]).unwrap(); 2];
     let mut ahead = ReadAhead::cold(START);
-    let ticket = ahead.read_block(&block, START);
-    let ticket = ahead.read_recalculation(parts(), ticket);
+    let ticket = ahead.read_block(&block, &parts, START);
     for kind in [AheadKind::Block, AheadKind::Recalculation, AheadKind::Recalculation] {
         assert!(ahead.is_reading(ticket));
         let (waiting, work) = ahead.next(START).unwrap();
@@ -579,9 +604,81 @@ fn a_block_waits_for_what_its_recalculation_reads_unless_everything_is_in_memory
     }
     assert!(!ahead.is_reading(ticket));
     let mut warm = ReadAhead::default();
-    let ticket = warm.read_block(&block, START);
-    warm.read_recalculation(parts(), ticket);
+    warm.read_block(&block, &parts, START);
     assert!(!warm.has_waiting(), "there are no helpers");
+}
+
+#[test]
+fn a_block_from_anywhere_waits_for_what_the_recalculation_after_it_reads_and_enters_the_chain() {
+    for origin in ["pulled", "pushed", "harvested"] {
+        let chain = Chain::of_one_year(RECALCULATING - 1);
+        let (store, network) = (chain.store(), &chain.settings.network);
+        let (parent, block) = (tip_hash(&store), chain.blocks().remove(RECALCULATING as usize - 2));
+        let (mut processor, mut ahead) = (BlockProcessor::new(&store, network), ReadAhead::cold(START));
+        match origin {
+            "pulled" => processor.pull(pulled(&[block.clone()], RECALCULATING - 1, parent, network)),
+            "pushed" => {
+                assert!(processor.push(block.clone(), SENDER, &store.snapshot().unwrap(), START).unwrap());
+            }
+            _ => {
+                let hashes = block.transactions.iter().map(|transaction| transaction.hashes()).collect();
+                processor.add_harvested(Harvested { block: block.clone(), hashes, score: 1 }).unwrap();
+            }
+        }
+        let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+        let (mut read, mut processed) = (Vec::new(), None);
+        while processed.is_none() {
+            processor.read_ahead(Height(RECALCULATING - 1), &mut ahead, now);
+            if processor.has_work(AFTER_ALL_BLOCKS) {
+                processed = processor.step(now).unwrap();
+            } else {
+                assert_eq!(tip_hash(&store), parent, "{origin}: it waits");
+                let (waiting, work) = ahead.next(START).expect("what the block waits for");
+                read.push(work.kind);
+                ahead.finish(waiting, Some(true), Duration::ZERO, START);
+            }
+        }
+        read.retain(|kind| *kind != AheadKind::Accounts);
+        let recalculation = [AheadKind::Recalculation; 3];
+        let is_whole = read.split_first() == Some((&AheadKind::Block, &recalculation[..]));
+        assert!(is_whole, "{origin}: the accounts, the last month, and the last lists: {read:?}");
+        assert_eq!(code(&processed.unwrap().result), ValidationResult::Success, "{origin}");
+        assert_eq!(tip_hash(&store), block.hash(), "{origin}");
+    }
+}
+
+#[test]
+fn what_a_recalculation_needs_is_read_ahead_some_blocks_before_and_after_everything_else() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let read_at = |tips: &[u64], ahead: &mut ReadAhead| {
+        let (mut processor, mut read) = (BlockProcessor::new(&store, network), Vec::new());
+        for tip in tips {
+            processor.read_ahead(Height(*tip), ahead, now);
+            while let Some((waiting, work)) = ahead.next(START) {
+                assert!(!ahead.has_waiting() && processor.has_work(AFTER_ALL_BLOCKS) == processor.holds_chain());
+                read.push((*tip, work.kind));
+                ahead.finish(waiting, Some(true), Duration::ZERO, START);
+                processor.read_ahead(Height(*tip), ahead, now);
+            }
+        }
+        read
+    };
+    let first = RECALCULATING - EARLY_BLOCKS;
+    // The accounts, the last month, and the last lists, once.
+    let expected = [(first, AheadKind::Recalculation); 3];
+    assert_eq!(read_at(&[first - 1, first, first + 1, RECALCULATING], &mut ReadAhead::cold(START)), expected);
+    assert_eq!(read_at(&[first], &mut ReadAhead::default()), [], "everything is in memory");
+    let mut ahead = ReadAhead::cold(START);
+    BlockProcessor::new(&store, network).read_ahead(Height(first), &mut ahead, now);
+    let account = Address::from_public_key(&SENDER.key, network.byte);
+    ahead.read_accounts(&[account], START);
+    for expected in [AheadKind::Accounts, AheadKind::Recalculation] {
+        let (waiting, work) = ahead.next(START).unwrap();
+        assert!(work.kind == expected && ahead.next(START).is_none(), "one after the other");
+        ahead.finish(waiting, Some(true), Duration::ZERO, START);
+    }
 }
 
 #[test]
@@ -593,7 +690,7 @@ fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
     let work_until_it_waits = |processor: &mut BlockProcessor<'_>, ahead: &mut ReadAhead| {
         for _ in 0..10_000 {
-            processor.read_ahead(ahead, now);
+            processor.read_ahead(Height(20), ahead, now);
             if !processor.has_work(AFTER_ALL_BLOCKS) {
                 return None;
             }
@@ -629,7 +726,7 @@ fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     processor.pull(pulled(&chain.blocks()[22..25], 23, tip_hash(&store), network));
     assert!(work_until_it_waits(&mut processor, &mut ahead).is_none() && ahead.has_waiting());
     processor.validating = None;
-    processor.read_ahead(&mut ahead, now);
+    processor.read_ahead(Height(20), &mut ahead, now);
     assert!(!ahead.has_waiting());
 }
 
@@ -644,12 +741,12 @@ fn a_pushed_block_holds_no_chain_while_what_proves_it_is_read_ahead() {
     let next = Block { timestamp: Timestamp(block.timestamp.0 + 1), ..block.clone() };
     assert!(processor.push(block.clone(), SENDER, &snapshot, START).unwrap());
     processor.queue.insert(99, PushedBlock { block: Box::new(next), ..processor.queue[&1].clone() });
-    processor.read_ahead(&mut ahead, now);
+    processor.read_ahead(Height(20), &mut ahead, now);
     assert!(!processor.has_work(AFTER_ALL_BLOCKS) && !processor.holds_chain() && processor.may_pull());
     let (waiting, work) = ahead.next(START).unwrap();
     assert_eq!(work.kind, AheadKind::Accounts);
     assert!(!ahead.has_waiting(), "one is read for at a time");
     ahead.finish(waiting, Some(true), Duration::ZERO, START);
-    processor.read_ahead(&mut ahead, now);
+    processor.read_ahead(Height(20), &mut ahead, now);
     assert!(processor.has_work(AFTER_ALL_BLOCKS) && processor.step(now).unwrap().is_none() && processor.holds_chain());
 }
