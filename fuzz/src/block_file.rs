@@ -69,7 +69,7 @@ fn read_all(input: impl Read) -> (Vec<Vec<u8>>, End) {
             Ok(false) => Some(End::OfFile),
             Err(BlockFileError::Truncated) => Some(End::Truncated),
             Err(BlockFileError::Length(length)) => Some(End::BadLength(length)),
-            Err(BlockFileError::Io(_)) => Some(End::Damaged),
+            Err(BlockFileError::Io(_) | BlockFileError::Named(..)) => Some(End::Damaged),
         };
         assert!(block.capacity() <= 2 * MAX_BLOCK_BYTES, "{} bytes are held", block.capacity());
         if let Some(end) = end {
