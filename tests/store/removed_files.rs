@@ -1,8 +1,8 @@
 //! Files of a running node that somebody removes, replaces or moves.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
 use crate::common::daemon::{Node, Process, args, run, wait_for};
 use crate::common::data_folder::{ChainFiles, DataFolder, hasty_network, text};
@@ -17,15 +17,16 @@ const GONE: &str = "data.mdb cannot be used: it was removed, replaced or moved w
 #[test]
 #[ignore = "slow: a program on a real disk"]
 fn a_node_whose_data_file_is_removed_replaced_or_moved_ends_with_a_failure_that_names_it() {
-    let remove_file = |store: &Path| fs::remove_file(store.join("data.mdb"));
-    let remove_folder = |store: &Path| fs::remove_dir_all(store);
-    let move_folder = |store: &Path| fs::rename(store, store.with_file_name("moved"));
-    let replace = |store: &Path| {
-        let (data, copy) = (store.join("data.mdb"), store.join("copy"));
-        fs::copy(&data, &copy)?;
-        fs::rename(copy, data)
-    };
-    let changes: [&dyn Fn(&Path) -> std::io::Result<()>; 4] = [&remove_file, &remove_folder, &move_folder, &replace];
+    let changes: [fn(&Path) -> io::Result<()>; 4] = [
+        |store| fs::remove_file(store.join("data.mdb")),
+        |store| fs::remove_dir_all(store),
+        |store| fs::rename(store, store.with_file_name("moved")),
+        |store| {
+            let (data, copy) = (store.join("data.mdb"), store.join("copy"));
+            fs::copy(&data, &copy)?;
+            fs::rename(copy, data)
+        },
+    ];
     for change in changes {
         // One makes a block every second, the other only answers.
         for harvests in [true, false] {
