@@ -539,7 +539,7 @@ fn a_block_from_anywhere_waits_for_what_the_recalculation_after_it_reads_and_ent
         let (parent, block) = (tip_hash(&store), chain.blocks().remove(RECALCULATING as usize - 2));
         let (mut processor, mut ahead) = (BlockProcessor::new(&store, network), ReadAhead::cold(START));
         match origin {
-            "pulled" => processor.pull(pulled(&[block.clone()], RECALCULATING - 1, parent, network)),
+            "pulled" => processor.pull(pulled(std::slice::from_ref(&block), RECALCULATING - 1, parent, network)),
             "pushed" => {
                 assert!(processor.push(block.clone(), SENDER, &store.snapshot().unwrap(), START).unwrap());
             }
