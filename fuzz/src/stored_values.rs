@@ -8,9 +8,7 @@ use nisd::state::{
     ExpiredCursor, ExpiredRow, HashCompaction, HashVerifier, HistoryRange, ImportanceListWriter, Ledger, Outlink,
     RecalculationRecord,
 };
-use nisd::store::{
-    ChainIdentity, Options, Store, StoreError, Table, Write, WriteTxn, block_key, stored_block, stored_header, tip,
-};
+use nisd::store::{Options, Store, StoreError, Table, Write, WriteTxn, block_key, stored_block, stored_header, tip};
 
 /// Address space for the store, in bytes.
 const MAP_SIZE: usize = 16 << 20;
@@ -71,7 +69,7 @@ impl Node {
             build(Some((std::path::Path::new("a.properties"), b"nem.network=testnet")), Vec::new(), Some("/".as_ref()));
         let network = settings.expect("a configuration").network;
         let options = Options { map_size: MAP_SIZE };
-        let store = Store::open(memory.path(), &ChainIdentity::of(&network), options).expect("a store");
+        let store = Store::scratch(memory.path(), options).expect("a store");
         memory.close().expect("a folder that can go");
         Node {
             store,

@@ -9,7 +9,7 @@ use nisd::config::{self, Settings};
 use nisd::crypto::{KeyPair, PrivateKey, PublicKey};
 use nisd::model::{Hash256, Height, Network, Timestamp};
 use nisd::state::digest;
-use nisd::store::{ChainIdentity, Options, Store, StoredHeader, tip};
+use nisd::store::{Options, Store, StoredHeader, tip};
 
 /// A time that no block is ahead of, unless its time stamp is deliberately wrong.
 pub const LATE: Timestamp = Timestamp(i32::MAX - 100);
@@ -27,7 +27,7 @@ pub fn store(settings: &Settings, up_to: Height) -> Store {
     let Settings { network, nemesis, .. } = settings;
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a folder");
     let options = Options { map_size: MAP_SIZE };
-    let store = Store::open(memory.path(), &ChainIdentity::of(network), options).expect("a store");
+    let store = Store::scratch(memory.path(), options).expect("a store");
     // The open files are all that is needed of it.
     memory.close().expect("a folder that can go");
     import(&store, network, nemesis.read().expect("its nemesis block"), up_to);
