@@ -147,10 +147,10 @@ impl Settings {
         let data = data_folder(reader, &node, identity.as_ref());
         let port = if node.protocol == "https" { node.https_port } else { http.port };
         let host_names = host_names(&http, &node);
-        // A node that listens on one address is reached there.
+        // A node that listens on a single address is reached there, unless its host is set.
         let own = http.bind.local_address();
-        let is_known = node.host == Ipv4Addr::LOCALHOST.to_string() && own.is_ipv4();
-        let host = if is_known { own.to_string() } else { node.host.clone() };
+        let has_default = node.host == Ipv4Addr::LOCALHOST.to_string();
+        let host = if has_default && own.is_ipv4() { own.to_string() } else { node.host.clone() };
         let Identity { network, nemesis, nemesis_hash } = identity?;
         let folder = reader.layers.file.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
         let peers_file = folder.join(peers_file_name(&network.name));

@@ -274,8 +274,8 @@ impl ReadAhead {
         AheadTicket { first, end: self.next_own }
     }
 
-    /// Reads ahead a part of a recalculation for which nothing waits yet. Returns whether it is going to be read: one is at a
-    /// time, while the store is cold.
+    /// Reads ahead a part of a recalculation for which nothing waits yet. Returns whether it is going to be read: helpers read
+    /// one such part at a time, and none while everything is in memory.
     pub fn read_early(&mut self, part: &RecalculationPart, now: Duration) -> bool {
         let is_free = self.is_cold(now) && !self.pending.contains_key(&Waiting::Nobody);
         if is_free {

@@ -242,10 +242,10 @@ impl<T: Writable> Writable for List<T> {
 /// Timeouts for a whole request and for a pause within it, as in NIS1.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(180);
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout of a whole request for a number or two, so that a peer that answers byte by byte holds a place for little longer
-/// than a silent one; as long as connecting and a pause may take, since a silent peer is not treated like a failing one.
+/// Timeout of a whole request whose answer is a number or two: a peer that answers byte by byte holds its place no longer. It
+/// leaves time for connecting and for one pause, so that a silent peer still fails by these.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The same of a message whose answer nobody reads, and what each byte of it adds, at 16 kB/s.
+/// Timeout of a whole message, whose answer nobody reads, and what each of its bytes adds: it is sent at 16 kB/s at least.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(8);
 const TIME_PER_BYTE: Duration = Duration::from_nanos(62_500);
 
