@@ -139,10 +139,24 @@ fn notarised_hash(transaction: &Transaction) -> Result<[u8; 32], &'static str> {
 
 /// Returns the SHA-256 of a file.
 fn hash_of(path: &Path) -> Result<[u8; 32], CommandError> {
-    let mut hasher = Sha256::new();
-    let read = files::open(path).and_then(|mut file| io::copy(&mut file, &mut hasher));
+    let mut hashed = Hashed(Sha256::new());
+    let read = files::open(path).and_then(|mut file| io::copy(&mut file, &mut hashed));
     read.map_err(in_file(path))?;
-    Ok(hasher.finalize().into())
+    Ok(hashed.0.finalize().into())
+}
+
+/// The SHA-256 of what is written to it.
+struct Hashed(Sha256);
+
+impl io::Write for Hashed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

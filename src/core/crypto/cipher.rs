@@ -5,7 +5,7 @@
 
 use aes::Aes256;
 use cbc::cipher::block_padding::Pkcs7;
-use cbc::cipher::{BlockDecryptMut, BlockEncryptMut, KeyIvInit};
+use cbc::cipher::{BlockModeDecrypt, BlockModeEncrypt, KeyIvInit};
 use zeroize::Zeroizing;
 
 use super::hash::keccak256;
@@ -46,7 +46,7 @@ pub fn encrypt(
 ) -> Result<Vec<u8>, NotAPoint> {
     let key = shared_key(sender, recipient, &salt)?;
     let cipher = cbc::Encryptor::<Aes256>::new((&*key).into(), &iv.into());
-    let cipher_text = cipher.encrypt_padded_vec_mut::<Pkcs7>(plain);
+    let cipher_text = cipher.encrypt_padded_vec::<Pkcs7>(plain);
     Ok([salt.as_slice(), &iv, &cipher_text].concat())
 }
 
@@ -63,7 +63,7 @@ pub fn decrypt(own: &KeyPair, other: &PublicKey, payload: &[u8]) -> Result<Optio
     }
     let key = shared_key(own, other, salt)?;
     let cipher = cbc::Decryptor::<Aes256>::new((&*key).into(), iv.into());
-    Ok(cipher.decrypt_padded_vec_mut::<Pkcs7>(cipher_text).ok())
+    Ok(cipher.decrypt_padded_vec::<Pkcs7>(cipher_text).ok())
 }
 
 #[cfg(test)]
