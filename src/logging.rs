@@ -27,8 +27,6 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use nisd_core::FREQUENT;
-
 use crate::model::utc;
 
 /// First segments of the log targets of this program's own crates.
@@ -36,10 +34,10 @@ const OWN_TARGETS: [&str; 3] = ["nisd", "nisd_core", "nisd_net"];
 /// Least severe level that other crates can log at.
 const OTHER_CRATES_LEVEL: Level = Level::Warn;
 
-/// Lines with the target [`FREQUENT`] that each place in the code writes in [`FREQUENT_WINDOW_MILLIS`]; further ones are
-/// counted.
-const MAX_FREQUENT: u64 = 10;
-const FREQUENT_WINDOW_MILLIS: i64 = 60_000;
+/// Lines of level info and above that a place in the code writes at once, and milliseconds after which it may write one
+/// more. Further ones are counted: strangers can cause any number of most lines.
+const MAX_LINES_AT_ONCE: i64 = 100;
+const MILLIS_PER_LINE: i64 = 6_000;
 
 /// Limits on waiting for standard error at exit: time of one wait, and number of waits.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
@@ -51,7 +49,7 @@ type CodePlace = (Option<&'static str>, Option<u32>);
 thread_local! {
     /// Thread-local: the program has one thread, and each test has its own log.
     static QUEUE: RefCell<LineQueue<StderrWriter>> = RefCell::new(LineQueue::new(StderrWriter { reopened: reopen() }));
-    static FREQUENT_LINES: RefCell<BTreeMap<CodePlace, FrequentLines>> = RefCell::default();
+    static PLACES: RefCell<BTreeMap<CodePlace, LinesOfPlace>> = RefCell::default();
 }
 
 /// Format of a log line.
@@ -134,15 +132,10 @@ impl Log for Logger {
             return;
         }
         let now = (self.now)();
-        if record.target() == FREQUENT {
-            let place = (record.file_static(), record.line());
-            match FREQUENT_LINES.with_borrow_mut(|lines| lines.entry(place).or_default().admit(now)) {
-                None => return,
-                Some(0) => {}
-                Some(left_out) => {
-                    self.push(&self.notice(format_args!("{left_out} lines like the next one are left out")))
-                }
-            }
+        match admit(record, now) {
+            None => return,
+            Some(0) => {}
+            Some(left_out) => self.push(&self.notice(format_args!("{left_out} lines like the next one are left out"))),
         }
         self.push(&format_line(now, record, self.style));
     }
@@ -168,25 +161,34 @@ impl Logger {
     }
 }
 
-/// Frequent lines of one place in the code.
-#[derive(Default)]
-struct FrequentLines {
-    /// Unix time in milliseconds of the first line of the present window.
-    since: i64,
-    count: u64,
+/// Returns whether a line is written, with the number of lines of its place that were left out before it.
+fn admit(record: &Record<'_>, unix_millis: i64) -> Option<u64> {
+    if record.level() > Level::Info {
+        return Some(0);
+    }
+    let place = (record.file_static(), record.line());
+    PLACES.with_borrow_mut(|places| places.entry(place).or_default().admit(unix_millis))
 }
 
-impl FrequentLines {
-    /// Counts a line. If it is to be written, returns how many lines before it were not since the last one that was.
+/// Lines of one place in the code.
+#[derive(Default)]
+struct LinesOfPlace {
+    /// Unix time in milliseconds at which it may again write [`MAX_LINES_AT_ONCE`].
+    paid_until: i64,
+    left_out: u64,
+}
+
+impl LinesOfPlace {
     fn admit(&mut self, unix_millis: i64) -> Option<u64> {
-        let mut left_out = 0;
+        let end = unix_millis.saturating_add(MAX_LINES_AT_ONCE * MILLIS_PER_LINE);
         // The clock may have been set back.
-        if !(0..FREQUENT_WINDOW_MILLIS).contains(&unix_millis.saturating_sub(self.since)) {
-            left_out = self.count.saturating_sub(MAX_FREQUENT);
-            *self = FrequentLines { since: unix_millis, count: 0 };
+        self.paid_until = self.paid_until.clamp(unix_millis, end);
+        if self.paid_until + MILLIS_PER_LINE > end {
+            self.left_out += 1;
+            return None;
         }
-        self.count += 1;
-        (self.count <= MAX_FREQUENT).then_some(left_out)
+        self.paid_until += MILLIS_PER_LINE;
+        Some(std::mem::take(&mut self.left_out))
     }
 }
 
@@ -204,17 +206,12 @@ fn format_line(unix_millis: i64, record: &Record<'_>, style: Style) -> String {
         let _ = write!(line, "{}Z {:<5} ", utc(unix_millis), record.level());
     }
     if record.level() >= Level::Debug {
-        let _ = write!(line, "[{}] ", target(record));
+        let _ = write!(line, "[{}] ", record.target());
     }
     let next_line = if style == Style::Journal { format!("\n{priority}    ") } else { "\n    ".to_owned() };
     push_message(&mut line, &record.args().to_string(), &next_line);
     line.push('\n');
     line
-}
-
-/// Returns the target of a line that is shown: the module of a frequent one.
-fn target<'a>(record: &Record<'a>) -> &'a str {
-    if record.target() == FREQUENT { record.module_path().unwrap_or(FREQUENT) } else { record.target() }
 }
 
 /// Returns the prefix of a journal line: the syslog priority.
@@ -236,7 +233,7 @@ fn json_line(unix_millis: i64, record: &Record<'_>) -> String {
         message: String,
     }
     let time = format!("{}Z", utc(unix_millis).replacen(' ', "T", 1));
-    let (level, target) = (record.level().as_str(), target(record));
+    let (level, target) = (record.level().as_str(), record.target());
     let line = Line { time, level, target, message: record.args().to_string() };
     serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
@@ -402,13 +399,22 @@ mod tests {
     }
 
     #[test]
-    fn of_frequent_lines_some_are_written_in_a_minute_and_the_others_counted() {
-        let mut lines = FrequentLines::default();
-        let mut at = |millis: i64| lines.admit(1_795_162_570_209 + millis);
-        assert!((0..10).all(|millis| at(millis) == Some(0)));
-        assert!((10..1010).all(|millis| at(millis).is_none()) && at(59_999).is_none());
-        assert_eq!([at(60_000), at(60_001)], [Some(1001), Some(0)]);
-        assert_eq!(at(-1), Some(0), "the clock was set back");
+    fn a_place_in_the_code_writes_a_hundred_lines_at_once_and_ten_a_minute_and_the_others_are_counted() {
+        const NOW: i64 = 1_795_162_570_209;
+        let admit_of = |level, line, at: i64| {
+            admit(&Record::builder().level(level).file_static(Some("a.rs")).line(Some(line)).build(), NOW + at)
+        };
+        for level in [Level::Info, Level::Warn, Level::Error] {
+            let at = |millis| admit_of(level, level as u32, millis);
+            assert!((0..100).all(|millis| at(millis) == Some(0)));
+            assert!((100..1_100).all(|millis| at(millis).is_none()) && at(5_999).is_none());
+            assert_eq!([at(6_000), at(6_001), at(12_000), at(12_001)], [Some(1_001), None, Some(1), None]);
+            assert_eq!([at(-1), at(6_000)], [None, Some(2)], "the clock was set back");
+            let admitted = (0..60_000).filter(|millis| at(6_001 + millis).is_some()).count();
+            assert_eq!(admitted, 10);
+        }
+        assert!((0..1_000).all(|line| admit_of(Level::Info, 10 + line, 0) == Some(0)), "these are other places");
+        assert!((0..1_000).all(|_| admit_of(Level::Debug, 9, 0) == Some(0)));
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl From<Rejection> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         // The client cannot act on it, but the operator must see it.
-        log::error!(target: nisd_core::FREQUENT, "{error}");
+        log::error!("{error}");
         ApiError::internal("the node's store failed")
     }
 }

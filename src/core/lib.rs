@@ -13,6 +13,3 @@ pub mod model;
 pub mod rules;
 pub mod state;
 pub mod store;
-
-/// Target of log lines that others can cause as often as they like. The log writes some of them and counts the rest.
-pub const FREQUENT: &str = "nisd::frequent";

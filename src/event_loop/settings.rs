@@ -157,8 +157,8 @@ impl<'a> ActiveSettings<'a> {
             match resolution {
                 Ok(found) => found.iter().for_each(|address| is_new |= self.addresses.add(*address)),
                 Err(why) => log::warn!(
-                    target: nisd_core::FREQUENT,
-                    "nis.additionalLocalIps: {} cannot be looked up, which is tried again: {why}", hosts[index]
+                    "nis.additionalLocalIps: {} cannot be looked up, which is tried again: {why}",
+                    hosts[index]
                 ),
             }
         }

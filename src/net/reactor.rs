@@ -223,7 +223,7 @@ impl Reactor {
             let token = Token(self.first_connection + slot);
             let interest = Interest::READABLE | Interest::WRITABLE;
             if let Err(error) = self.poll.registry().register(socket, token, interest) {
-                log::warn!(target: nisd_core::FREQUENT, "cannot serve {}: {error}", peer.address);
+                log::warn!("cannot serve {}: {error}", peer.address);
                 self.server.remove(slot);
             }
         }
@@ -236,7 +236,7 @@ impl Reactor {
         while let Some((slot, socket)) = self.server.unmute() {
             let (token, interest) = (Token(self.first_connection + slot), Interest::READABLE | Interest::WRITABLE);
             if let Err(error) = self.poll.registry().reregister(socket, token, interest) {
-                log::warn!(target: nisd_core::FREQUENT, "cannot continue to serve a connection: {error}");
+                log::warn!("cannot continue to serve a connection: {error}");
                 self.server.remove(slot);
             }
         }
@@ -319,12 +319,7 @@ impl Listeners {
                 Err(error) => {
                     if error.kind() != ErrorKind::WouldBlock {
                         // Most likely out of file descriptors.
-                        log::warn!(
-                            target: nisd_core::FREQUENT,
-                            "cannot accept on {}: {}",
-                            listener.address,
-                            nisd_core::files::describe(&error)
-                        );
+                        log::warn!("cannot accept on {}: {}", listener.address, nisd_core::files::describe(&error));
                         self.has_failed = true;
                     }
                     listener.is_ready = false;

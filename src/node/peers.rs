@@ -228,7 +228,7 @@ impl LocalChain for ChainReader<'_> {
 impl From<StoreError> for StoreUnreadable {
     /// Logs the error, which the peer layer does not need.
     fn from(error: StoreError) -> StoreUnreadable {
-        log::warn!(target: nisd_core::FREQUENT, "{error}");
+        log::warn!("{error}");
         StoreUnreadable
     }
 }

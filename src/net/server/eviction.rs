@@ -114,11 +114,7 @@ impl<S: Socket> Server<S> {
     /// Closes a connection whose client holds too much.
     fn evict(&mut self, slot: usize) {
         let Some(connection) = self.slab.get(slot) else { return };
-        log::info!(
-            target: nisd_core::FREQUENT,
-            "{:?}: closed: the memory for buffers is exhausted, and its client holds the most",
-            connection.id
-        );
+        log::info!("{:?}: closed: the memory for buffers is exhausted, and its client holds the most", connection.id);
         if connection.is_websocket || connection.closing != Closing::Open || !connection.output.is_empty() {
             return self.remove(slot);
         }
@@ -191,10 +187,7 @@ impl<S: Socket> Server<S> {
         let excess = self.kernel_evictions();
         if !excess.is_empty() {
             let count = excess.len();
-            log::info!(
-                target: nisd_core::FREQUENT,
-                "{count} connections closed: the kernel held too much that clients did not receive"
-            );
+            log::info!("{count} connections closed: the kernel held too much that clients did not receive");
         }
         self.stats.kernel_evicted += excess.len() as u64;
         for slot in excess {

@@ -363,7 +363,7 @@ impl<S: Socket> Server<S> {
     /// Closes a websocket whose client is too slow, dropping messages whose sending has not begun.
     fn drop_slow(&mut self, id: ConnectionId, why: &str) {
         let Some(connection) = self.slab.get_mut(id.slot()) else { return };
-        log::info!(target: nisd_core::FREQUENT, "{id:?}: dropped: {why}");
+        log::info!("{id:?}: dropped: {why}");
         connection.output.drop_unsent();
         connection.close_websocket(CLOSE_CODE_TOO_SLOW, "", self.time.monotonic);
         self.counters.dropped_websockets += 1;
