@@ -31,6 +31,11 @@ pub(super) mod tests;
 /// many networks, whoever holds a single such block keeps it.
 const MAX_QUEUED: usize = 128;
 const MAX_QUEUED_BYTES: usize = 8 << 20;
+/// The same for pushed blocks of the future, which wait for their time beside the others and take no place of theirs, and
+/// seconds after which their time is too far away.
+const MAX_EARLY: usize = 16;
+const MAX_EARLY_BYTES: usize = 1 << 20;
+const MAX_EARLY_SECONDS: i32 = 60;
 /// Number of blocks before a recalculation at which it begins to be read ahead.
 const EARLY_BLOCKS: u64 = 10;
 /// How long the result of a pushed block is remembered.
@@ -45,6 +50,11 @@ pub enum BlockOrigin {
     Pushed(PushedBlock),
     /// A block that this node harvested.
     Harvested(Box<Block>),
+}
+
+/// Returns whether the time of a pushed block is too far away to wait for it.
+fn is_too_early(time: Timestamp, now: Timestamp) -> bool {
+    time.0 > now.0.saturating_add(MAX_EARLY_SECONDS)
 }
 
 impl BlockOrigin {
@@ -63,10 +73,14 @@ pub struct PushedBlock {
     block: Box<Block>,
     /// Its transactions as they are hashed, signed and stored.
     encoded: Option<EncodedTransactions>,
+    /// Its length in its verifiable binary form.
+    bytes: usize,
     /// Its key in the memory of results.
     hash: ContentHash,
     /// Its hash, if its signature is checked.
     verified: Option<Hash256>,
+    /// Whether it waits for its time.
+    is_early: bool,
     /// The peer that pushed it.
     pub by: Pusher,
 }
@@ -89,11 +103,14 @@ type Processed = Result<Option<ProcessedBlocks>, StoreError>;
 pub struct BlockProcessor<'s> {
     store: &'s Store,
     network: &'s Network,
-    /// Pushed blocks in order of arrival. Those of the future wait for their time.
+    /// Pushed blocks in order of arrival.
     queue: BTreeMap<u64, PushedBlock>,
     last_queued: u64,
-    /// Who holds the waiting blocks, and has used the time in which others waited for the proofs of its blocks.
+    /// Who holds the blocks that wait for processing, and has used the time in which others waited for the proofs of its
+    /// blocks.
     quota: Quota<u64>,
+    /// Who holds the blocks that wait for their time.
+    early_quota: Quota<u64>,
     /// The pushed block whose turn it is, which gives way to no other, and since when.
     next_pushed: Option<(u64, Duration)>,
     /// Pulled blocks that are being decoded, and the blocks decoded so far.
@@ -125,6 +142,7 @@ impl<'s> BlockProcessor<'s> {
             queue: BTreeMap::new(),
             last_queued: 0,
             quota: Quota::default(),
+            early_quota: Quota::default(),
             next_pushed: None,
             decoding: None,
             is_cut: false,
@@ -140,10 +158,12 @@ impl<'s> BlockProcessor<'s> {
     }
 
     /// Usage of the queue and of the memory of results.
-    pub fn limit_usage(&self) -> [LimitUsage; 3] {
+    pub fn limit_usage(&self) -> [LimitUsage; 5] {
         [
             LimitUsage::new("queued pushed blocks", self.quota.len(), MAX_QUEUED),
             LimitUsage::new("bytes of queued pushed blocks", self.quota.total(), MAX_QUEUED_BYTES),
+            LimitUsage::new("pushed blocks of the future", self.early_quota.len(), MAX_EARLY),
+            LimitUsage::new("bytes of pushed blocks of the future", self.early_quota.total(), MAX_EARLY_BYTES),
             LimitUsage::new("cached results of pushed blocks", self.recent_results.count(), MAX_RESULTS),
         ]
     }
@@ -206,6 +226,7 @@ impl<'s> BlockProcessor<'s> {
     /// Chooses the pushed block whose turn it is, if its time has come, and keeps it until it is started.
     fn choose_pushed(&mut self, now: Now) -> Option<(u64, Duration)> {
         if self.next_pushed.is_none() {
+            self.place_early(now);
             let due: Vec<_> = self.due_pushed(now.network).collect();
             due.into_iter().for_each(|number| self.quota.wait(number, now.monotonic));
             let (_, number) = self.quota.next(now.monotonic)?;
@@ -213,6 +234,44 @@ impl<'s> BlockProcessor<'s> {
             self.next_pushed = Some((number, now.monotonic));
         }
         self.next_pushed
+    }
+
+    /// Gives the blocks whose time has come a place among those that wait for processing. After the clock was set back,
+    /// blocks wait for their time again, or are dropped.
+    fn place_early(&mut self, now: Now) {
+        let stays = |pushed: &PushedBlock| {
+            let time = pushed.block.timestamp;
+            pushed.is_early == is_in_future(time, now.network) && !is_too_early(time, now.network)
+        };
+        let moved = self.queue.iter().filter(|(_, pushed)| !stays(pushed));
+        for number in moved.map(|(number, _)| *number).collect::<Vec<_>>() {
+            self.place(number, now);
+        }
+    }
+
+    /// Gives a queued block a place, unless its time is too far away. Whoever holds most gives way.
+    fn place(&mut self, number: u64, now: Now) {
+        self.quota.release(number, now.monotonic);
+        self.early_quota.release(number, now.monotonic);
+        let Some(pushed) = self.queue.get_mut(&number) else { return };
+        let time = pushed.block.timestamp;
+        pushed.is_early = is_in_future(time, now.network);
+        if is_too_early(time, now.network) {
+            self.queue.remove(&number);
+            return;
+        }
+        let (quota, bytes, blocks) = if pushed.is_early {
+            (&mut self.early_quota, MAX_EARLY_BYTES, MAX_EARLY)
+        } else {
+            (&mut self.quota, MAX_QUEUED_BYTES, MAX_QUEUED)
+        };
+        quota.hold(number, Owner::at(pushed.by.from), pushed.bytes.max(bytes / blocks), now.monotonic);
+        while quota.total() > bytes
+            && let Some((_, number)) = quota.gives_way()
+        {
+            quota.release(number, now.monotonic);
+            self.queue.remove(&number);
+        }
     }
 
     /// Returns whether a branch is in validation; nothing else may change the chain meanwhile.
@@ -267,37 +326,26 @@ impl<'s> BlockProcessor<'s> {
         !self.queue.values().any(|waiting| waiting.hash == *hash) && self.recent_results.get(hash, now).is_none()
     }
 
-    /// Queues a block of this network that a peer pushed; `now` is the time since the start. Returns whether it is
-    /// queued: not if it was seen before, or if there is no space. A block that does not extend our tip is rejected.
-    pub fn push(
-        &mut self,
-        block: Block,
-        by: Pusher,
-        snapshot: &Snapshot<'_>,
-        now: Duration,
-    ) -> Result<bool, Rejection> {
+    /// Queues a block of this network that a peer pushed. Returns whether it is queued: not if it was seen before, if its
+    /// time is too far away, or if there is no space. A block that does not extend our tip is rejected.
+    pub fn push(&mut self, block: Block, by: Pusher, snapshot: &Snapshot<'_>, now: Now) -> Result<bool, Rejection> {
         let encoded = block.encode_transactions();
         let bytes = block.to_bytes_with(&encoded, SigningForm::Verifiable);
         let (hash, bytes) = (ContentHash::of(&bytes), bytes.len());
-        if !self.is_new(&hash, now) {
+        if !self.is_new(&hash, now.monotonic) {
             return Ok(false);
         }
         let checked = check_pushed(&block, &encoded, snapshot, self.network, &mut self.verifier);
         if checked.as_ref().is_err_and(|rejection| !matches!(rejection, Rejection::Store(_))) {
-            self.recent_results.insert(hash, now);
+            self.recent_results.insert(hash, now.monotonic);
         }
         let verified = checked?;
         self.last_queued += 1;
         let number = self.last_queued;
-        self.quota.hold(number, Owner::at(by.from), bytes.max(MAX_QUEUED_BYTES / MAX_QUEUED), now);
-        self.queue.insert(number, PushedBlock { block: Box::new(block), encoded: Some(encoded), hash, verified, by });
+        let (block, encoded) = (Box::new(block), Some(encoded));
+        self.queue.insert(number, PushedBlock { block, encoded, bytes, hash, verified, is_early: false, by });
         // A block that gives way is not remembered: it may be pushed again.
-        while self.quota.total() > MAX_QUEUED_BYTES
-            && let Some((_, number)) = self.quota.gives_way()
-        {
-            self.quota.release(number, now);
-            self.queue.remove(&number);
-        }
+        self.place(number, now);
         Ok(self.queue.contains_key(&number))
     }
 

@@ -118,7 +118,7 @@ impl Node<'_> {
             let is_new = self.block_processor.push_before_join(&block, now.monotonic);
             return if is_new { Err(ApiError::NOT_BOOTED) } else { Ok(()) };
         }
-        let pushed = self.block_processor.push(block, *pusher, self.chain.reader.snapshot()?, now.monotonic);
+        let pushed = self.block_processor.push(block, *pusher, self.chain.reader.snapshot()?, now);
         match (pushed, &mut self.peers) {
             (Err(Rejection::Store(error)), _) => return Err(error.into()),
             (Err(rejection), Some(peers)) => peers.record_pushed_block(pusher, &Err(rejection), now),

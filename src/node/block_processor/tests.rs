@@ -22,6 +22,7 @@ const SYSTEM: System = System { unix_millis: || 1_800_000_000_000, millis: || 0,
 const AFTER_ALL_BLOCKS: Timestamp = Timestamp(i32::MAX - 100);
 /// Time since the start.
 const START: Duration = Duration::from_secs(10);
+const NOW: Now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
 const SENDER: Pusher = Pusher { key: PublicKey([1; 32]), from: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST) };
 
 /// Height of a block after which importances are recalculated.
@@ -175,7 +176,7 @@ fn our_own_blocks_are_not_replaced_by_themselves_whatever_parent_they_name() {
     // They are skipped before anything is proven.
     let mut processor = BlockProcessor::new(&store, network);
     processor.pull(pulled(&altered, 16, tip_hash(&store), network));
-    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let now = NOW;
     for _ in 0..4 {
         assert!(processor.step(now).unwrap().is_none());
     }
@@ -229,7 +230,7 @@ fn a_pushed_block_is_accepted_once_and_offered_for_relay() {
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let push =
-        |processor: &mut BlockProcessor<'_>, block: &Block| processor.push(block.clone(), SENDER, &snapshot, START);
+        |processor: &mut BlockProcessor<'_>, block: &Block| processor.push(block.clone(), SENDER, &snapshot, NOW);
     assert!(push(&mut processor, &blocks[19]).unwrap());
     assert!(!push(&mut processor, &blocks[19]).unwrap(), "it has come before");
     let gap = push(&mut processor, &blocks[25]);
@@ -250,7 +251,7 @@ fn a_forged_copy_does_not_block_the_genuine_block() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let push = |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &snapshot, START);
+    let push = |processor: &mut BlockProcessor<'_>, block| processor.push(block, SENDER, &snapshot, NOW);
     let forged = Block { signature: blocks[3].signature, ..blocks[19].clone() };
     assert_eq!(forged.hash(), blocks[19].hash());
     let rejected = push(&mut processor, forged.clone());
@@ -269,7 +270,7 @@ fn an_invalid_sibling_of_the_tip_is_rejected_and_changes_nothing() {
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     let sibling = Block { timestamp: Timestamp(blocks[18].timestamp.0 + 1), ..blocks[18].clone() };
-    assert!(processor.push(sibling, SENDER, &snapshot, START).unwrap());
+    assert!(processor.push(sibling, SENDER, &snapshot, NOW).unwrap());
     drop(snapshot);
     let processed = run(&mut processor);
     assert_eq!(result(&processed), ValidationResult::FailureChainInvalid, "its signature is wrong");
@@ -290,11 +291,11 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     };
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for number in 0..MAX_QUEUED as u8 {
-        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &snapshot, START).unwrap();
+        let pushed = processor.push(sibling(i32::from(number) + 1), attacker(number), &snapshot, NOW).unwrap();
         assert!(pushed);
     }
-    assert!(processor.push(sibling(1000), attacker(99), &snapshot, START).unwrap());
-    assert!(processor.push(blocks[19].clone(), SENDER, &snapshot, START).unwrap());
+    assert!(processor.push(sibling(1000), attacker(99), &snapshot, NOW).unwrap());
+    assert!(processor.push(blocks[19].clone(), SENDER, &snapshot, NOW).unwrap());
     assert_eq!((processor.queue.len(), processor.quota.total()), (MAX_QUEUED, MAX_QUEUED_BYTES));
     drop(snapshot);
     let processed = run(&mut processor);
@@ -302,7 +303,7 @@ fn a_peer_that_fills_the_push_queue_does_not_block_other_peers() {
     assert_eq!(tip_hash(&store), blocks[19].hash());
     // The two oldest of the attacker's blocks gave way, and may be pushed again.
     let snapshot = store.snapshot().unwrap();
-    let mut push = |second| processor.push(sibling(second), attacker(1), &snapshot, START);
+    let mut push = |second| processor.push(sibling(second), attacker(1), &snapshot, NOW);
     for second in [1, 2] {
         assert_eq!(code(&push(second)), ValidationResult::FailureEntityUnusableOutOfSync);
     }
@@ -330,11 +331,11 @@ fn waiting_time_beside_63_networks(pushes: impl Fn(Duration, usize) -> bool) -> 
             // A sibling of the tip, of a signer without importance.
             let sibling = Block { signer: key, ..blocks[18].clone() };
             let from = std::net::Ipv4Addr::new(45, 1, (hostile % 63) as u8, (hostile / 63 % 2) as u8).into();
-            assert!(processor.push(sibling, Pusher { key, from }, &snapshot, monotonic).is_ok());
+            assert!(processor.push(sibling, Pusher { key, from }, &snapshot, now).is_ok());
         }
         if monotonic == comes_at {
             let from = std::net::Ipv4Addr::new(46, 1, 1, 1).into();
-            assert!(processor.push(blocks[19].clone(), Pusher { from, ..SENDER }, &snapshot, monotonic).unwrap());
+            assert!(processor.push(blocks[19].clone(), Pusher { from, ..SENDER }, &snapshot, now).unwrap());
         }
         drop(snapshot);
         processor.read_ahead(Height(20), &mut ahead, now);
@@ -375,17 +376,17 @@ fn pushed_blocks_need_a_booted_node_and_their_queue_is_limited() {
     let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
     assert!(processor.push_before_join(&blocks[19], START));
-    assert!(!processor.push(blocks[19].clone(), SENDER, &snapshot, START).unwrap());
+    assert!(!processor.push(blocks[19].clone(), SENDER, &snapshot, NOW).unwrap());
     assert!(!processor.has_work(AFTER_ALL_BLOCKS));
     let sibling = |second| Block { timestamp: Timestamp(blocks[18].timestamp.0 + second), ..blocks[18].clone() };
     for second in 0..MAX_QUEUED as i32 {
-        assert!(processor.push(sibling(second + 1), SENDER, &snapshot, START).unwrap());
+        assert!(processor.push(sibling(second + 1), SENDER, &snapshot, NOW).unwrap());
     }
-    assert!(processor.push(sibling(1000), SENDER, &snapshot, START).unwrap());
+    assert!(processor.push(sibling(1000), SENDER, &snapshot, NOW).unwrap());
     assert_eq!(processor.queue.len(), MAX_QUEUED);
     assert_eq!(run(&mut processor).len(), MAX_QUEUED);
     assert_eq!((processor.quota.total(), processor.quota.len()), (0, 0));
-    assert!(processor.push(sibling(1001), SENDER, &snapshot, START).unwrap(), "there is space again");
+    assert!(processor.push(sibling(1001), SENDER, &snapshot, NOW).unwrap(), "there is space again");
 }
 
 /// Returns the outcome of a branch, and the number of steps until it is known.
@@ -450,7 +451,7 @@ fn no_signature_of_a_transaction_is_checked_before_its_block_is_proven() {
         Box::new(CandidateBranch::new(&store, &network, Height(20), blocks.clone()).unwrap()),
         BlockOrigin::Pulled(Address::from_public_key(&SENDER.key, network.byte)),
     ));
-    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let now = NOW;
     let mut most = 0;
     for _ in 0..1_000 {
         processor.read_ahead(Height(20), &mut ahead, now);
@@ -480,19 +481,52 @@ fn a_branch_that_is_proven_in_parts_gives_the_same_chain_as_an_import() {
 }
 
 #[test]
-fn a_pushed_block_of_the_future_waits_for_its_time() {
+fn a_pushed_block_of_the_near_future_waits_for_its_time() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let (next, mut processor) = (chain.blocks()[19].clone(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    let early = Timestamp(next.timestamp.0 - 11);
-    let mut push = || processor.push(next.clone(), SENDER, &snapshot, START).unwrap();
-    assert_eq!([push(), push()], [true, false]);
+    let early = |seconds| Now { network: Timestamp(next.timestamp.0 - seconds), ..NOW };
+    let mut push = |seconds| processor.push(next.clone(), SENDER, &snapshot, early(seconds)).unwrap();
+    assert_eq!([push(61), push(60), push(60), push(11)], [false, true, false, false]);
     drop(snapshot);
-    assert!(run_at(early, &mut processor).is_empty() && processor.queue.len() == 1);
-    let processed = run_at(Timestamp(early.0 + 1), &mut processor);
+    assert!(run_at(early(11).network, &mut processor).is_empty() && processor.queue.len() == 1);
+    assert_eq!((processor.quota.len(), processor.early_quota.len()), (0, 1));
+    let processed = run_at(early(10).network, &mut processor);
     assert_eq!(result(&processed), ValidationResult::Success);
     assert_eq!(tip_hash(&store), next.hash());
+    assert_eq!((processor.quota.len(), processor.early_quota.len()), (0, 0));
+}
+
+#[test]
+fn blocks_of_the_future_take_no_place_of_a_block_whose_time_has_come_however_many_networks_push_them() {
+    let chain = Chain::up_to(20);
+    let (store, network) = (chain.store(), &chain.settings.network);
+    let (blocks, mut processor) = (chain.blocks(), BlockProcessor::new(&store, network));
+    let snapshot = store.snapshot().unwrap();
+    let now = Now { network: blocks[19].timestamp, ..NOW };
+    let child = |seconds| {
+        let signer = KeyPair::new(&PrivateKey::from_seed(&[7; 32]));
+        let timestamp = Timestamp(now.network.0 + seconds);
+        let block = Block { timestamp, signer: signer.public(), ..blocks[19].clone() };
+        Block { signature: Some(signer.sign(&block.to_bytes(SigningForm::NonVerifiable))), ..block }
+    };
+    let mut push = |number: u8, seconds, now| {
+        let pusher = Pusher { from: std::net::Ipv4Addr::new(45, 1, number, 1).into(), ..SENDER };
+        processor.push(child(seconds), pusher, &snapshot, now).unwrap()
+    };
+    for number in 0..200_u8 {
+        assert!(push(number, 11 + i32::from(number % 50), now), "a newcomer gets in");
+        assert!(!push(number, 61 + i32::from(number), now), "its time is too far away");
+    }
+    assert_eq!((processor.early_quota.len(), processor.early_quota.total()), (MAX_EARLY, MAX_EARLY_BYTES));
+    assert_eq!((processor.queue.len(), processor.quota.len()), (MAX_EARLY, 0));
+    assert!(processor.push(blocks[19].clone(), SENDER, &snapshot, now).unwrap());
+    drop(snapshot);
+    assert_eq!(result(&run_at(now.network, &mut processor)), ValidationResult::Success);
+    // After the clock was set back, those whose time is too far away are dropped.
+    processor.place_early(Now { network: Timestamp(0), ..now });
+    assert_eq!((processor.queue.len(), processor.early_quota.len()), (0, 0));
 }
 
 #[test]
@@ -501,14 +535,14 @@ fn a_pushed_block_whose_time_has_come_may_be_pushed_again_after_the_clock_was_se
     let (store, network) = (chain.store(), &chain.settings.network);
     let (next, mut processor) = (chain.blocks()[19].clone(), BlockProcessor::new(&store, network));
     let snapshot = store.snapshot().unwrap();
-    assert!(processor.push(next.clone(), SENDER, &snapshot, START).unwrap());
-    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    assert!(processor.push(next.clone(), SENDER, &snapshot, NOW).unwrap());
+    let now = NOW;
     assert!(processor.choose_pushed(now).is_some());
     let early = Now { network: Timestamp(next.timestamp.0 - 11), ..now };
     let processed = std::iter::repeat_with(|| processor.step(early).unwrap()).find_map(|processed| processed);
     let rejection = processed.and_then(|processed| processed.result.err()).unwrap();
     assert!(!rejection.blames_sender());
-    assert!(processor.push(next.clone(), SENDER, &snapshot, START).unwrap());
+    assert!(processor.push(next.clone(), SENDER, &snapshot, NOW).unwrap());
     drop(snapshot);
     assert_eq!(result(&run(&mut processor)), ValidationResult::Success);
 }
@@ -618,14 +652,14 @@ fn a_block_from_anywhere_waits_for_what_the_recalculation_after_it_reads_and_ent
         match origin {
             "pulled" => processor.pull(pulled(std::slice::from_ref(&block), RECALCULATING - 1, parent, network)),
             "pushed" => {
-                assert!(processor.push(block.clone(), SENDER, &store.snapshot().unwrap(), START).unwrap());
+                assert!(processor.push(block.clone(), SENDER, &store.snapshot().unwrap(), NOW).unwrap());
             }
             _ => {
                 let hashes = block.transactions.iter().map(|transaction| transaction.hashes()).collect();
                 processor.add_harvested(Harvested { block: block.clone(), hashes, score: 1 }).unwrap();
             }
         }
-        let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+        let now = NOW;
         let (mut read, mut processed) = (Vec::new(), None);
         while processed.is_none() {
             processor.read_ahead(Height(RECALCULATING - 1), &mut ahead, now);
@@ -651,7 +685,7 @@ fn a_block_from_anywhere_waits_for_what_the_recalculation_after_it_reads_and_ent
 fn what_a_recalculation_needs_is_read_ahead_some_blocks_before_and_after_everything_else() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
-    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let now = NOW;
     let read_at = |tips: &[u64], ahead: &mut ReadAhead| {
         let (mut processor, mut read) = (BlockProcessor::new(&store, network), Vec::new());
         for tip in tips {
@@ -687,7 +721,7 @@ fn a_proven_branch_waits_before_each_block_until_it_is_read_ahead() {
     let (store, network) = (chain.store(), &chain.settings.network);
     let (mut processor, mut ahead) = (BlockProcessor::new(&store, network), ReadAhead::cold(START));
     processor.pull(pulled(&chain.blocks()[19..22], 20, tip_hash(&store), network));
-    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let now = NOW;
     let work_until_it_waits = |processor: &mut BlockProcessor<'_>, ahead: &mut ReadAhead| {
         for _ in 0..10_000 {
             processor.read_ahead(Height(20), ahead, now);
@@ -735,11 +769,11 @@ fn a_pushed_block_holds_no_chain_while_what_proves_it_is_read_ahead() {
     let chain = Chain::up_to(20);
     let (store, network) = (chain.store(), &chain.settings.network);
     let (mut processor, mut ahead) = (BlockProcessor::new(&store, network), ReadAhead::cold(START));
-    let now = Now { monotonic: START, network: AFTER_ALL_BLOCKS, network_millis: 0 };
+    let now = NOW;
     let snapshot = store.snapshot().unwrap();
     let block = &chain.blocks()[19];
     let next = Block { timestamp: Timestamp(block.timestamp.0 + 1), ..block.clone() };
-    assert!(processor.push(block.clone(), SENDER, &snapshot, START).unwrap());
+    assert!(processor.push(block.clone(), SENDER, &snapshot, NOW).unwrap());
     processor.queue.insert(99, PushedBlock { block: Box::new(next), ..processor.queue[&1].clone() });
     processor.read_ahead(Height(20), &mut ahead, now);
     assert!(!processor.has_work(AFTER_ALL_BLOCKS) && !processor.holds_chain() && processor.may_pull());
