@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     fs::write(
         folder.join("nisd.service"),
-        unit(&service(), Path::new("/usr/bin/nisd"), Some(Path::new(DATA)), Path::new(DATA), &[], false)?,
+        unit(&service(), Path::new("/usr/bin/nisd"), Some(Path::new(DATA)), Path::new(DATA), &[], false, 10_000)?,
     )?;
     fs::write(folder.join("config-user.properties"), table::file())?;
     Ok(())

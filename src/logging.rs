@@ -14,7 +14,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt::{Arguments, Write as _};
+use std::fmt::{Arguments, Display, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -34,9 +34,10 @@ const OWN_TARGETS: [&str; 3] = ["nisd", "nisd_core", "nisd_net"];
 /// Least severe level that other crates can log at.
 const OTHER_CRATES_LEVEL: Level = Level::Warn;
 
-/// Lines of level info and above that a place in the code writes at once, and milliseconds after which it may write one
-/// more. Further ones are counted: strangers can cause any number of most lines.
-const MAX_LINES_AT_ONCE: i64 = 100;
+/// Lines of level info, and of each level above, that a place in the code writes at once, and milliseconds after which it
+/// may write one more. Further ones are counted: strangers can cause any number of most lines.
+const MAX_INFO_AT_ONCE: i64 = 60;
+const MAX_WARNINGS_AT_ONCE: i64 = 10;
 const MILLIS_PER_LINE: i64 = 6_000;
 
 /// Limits on waiting for standard error at exit: time of one wait, and number of waits.
@@ -44,7 +45,7 @@ const EXIT_WAIT: Duration = Duration::from_secs(1);
 const MAX_EXIT_WAITS: u32 = 1_000;
 
 /// A file of the code, and a line in it.
-type CodePlace = (Option<&'static str>, Option<u32>);
+type CodePlace = (&'static str, u32);
 
 thread_local! {
     /// Thread-local: the program has one thread, and each test has its own log.
@@ -93,7 +94,7 @@ pub fn eprint_line(line: &str) {
 
 /// Returns whether a stream leads to a terminal that can draw over what it shows.
 pub fn is_screen(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|kind| kind != "dumb")
+    stream.is_terminal() && std::env::var_os("TERM").is_some_and(|kind| !kind.is_empty() && kind != "dumb")
 }
 
 /// Waits for at most `limit` until a stream is ready for `events`. Returns whether it is; `None` after a signal.
@@ -161,26 +162,34 @@ impl Logger {
     }
 }
 
+/// Logs a line that is written however many there are of its kind.
+pub fn log_always(level: Level, text: &impl Display) {
+    let target = env!("CARGO_CRATE_NAME");
+    log::logger().log(&Record::builder().level(level).target(target).args(format_args!("{text}")).build());
+}
+
 /// Returns whether a line is written, with the number of lines of its place that were left out before it.
 fn admit(record: &Record<'_>, unix_millis: i64) -> Option<u64> {
-    if record.level() > Level::Info {
-        return Some(0);
-    }
-    let place = (record.file_static(), record.line());
-    PLACES.with_borrow_mut(|places| places.entry(place).or_default().admit(unix_millis))
+    let most = match record.level() {
+        Level::Error | Level::Warn => MAX_WARNINGS_AT_ONCE,
+        Level::Info => MAX_INFO_AT_ONCE,
+        Level::Debug | Level::Trace => return Some(0),
+    };
+    let Some(place) = record.file_static().zip(record.line()) else { return Some(0) };
+    PLACES.with_borrow_mut(|places| places.entry(place).or_default().admit(most, unix_millis))
 }
 
 /// Lines of one place in the code.
 #[derive(Default)]
 struct LinesOfPlace {
-    /// Unix time in milliseconds at which it may again write [`MAX_LINES_AT_ONCE`].
+    /// Unix time in milliseconds at which it may again write as many as at first.
     paid_until: i64,
     left_out: u64,
 }
 
 impl LinesOfPlace {
-    fn admit(&mut self, unix_millis: i64) -> Option<u64> {
-        let end = unix_millis.saturating_add(MAX_LINES_AT_ONCE * MILLIS_PER_LINE);
+    fn admit(&mut self, most: i64, unix_millis: i64) -> Option<u64> {
+        let end = unix_millis.saturating_add(most * MILLIS_PER_LINE);
         // The clock may have been set back.
         self.paid_until = self.paid_until.clamp(unix_millis, end);
         if self.paid_until + MILLIS_PER_LINE > end {
@@ -399,15 +408,15 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_the_code_writes_a_hundred_lines_at_once_and_ten_a_minute_and_the_others_are_counted() {
+    fn a_place_in_the_code_writes_some_lines_at_once_and_ten_a_minute_and_the_others_are_counted() {
         const NOW: i64 = 1_795_162_570_209;
         let admit_of = |level, line, at: i64| {
             admit(&Record::builder().level(level).file_static(Some("a.rs")).line(Some(line)).build(), NOW + at)
         };
-        for level in [Level::Info, Level::Warn, Level::Error] {
+        for (level, most) in [(Level::Info, 60), (Level::Warn, 10), (Level::Error, 10)] {
             let at = |millis| admit_of(level, level as u32, millis);
-            assert!((0..100).all(|millis| at(millis) == Some(0)));
-            assert!((100..1_100).all(|millis| at(millis).is_none()) && at(5_999).is_none());
+            assert!((0..most).all(|millis| at(millis) == Some(0)));
+            assert!((most..most + 1_000).all(|millis| at(millis).is_none()) && at(5_999).is_none());
             assert_eq!([at(6_000), at(6_001), at(12_000), at(12_001)], [Some(1_001), None, Some(1), None]);
             assert_eq!([at(-1), at(6_000)], [None, Some(2)], "the clock was set back");
             let admitted = (0..60_000).filter(|millis| at(6_001 + millis).is_some()).count();
@@ -415,6 +424,8 @@ mod tests {
         }
         assert!((0..1_000).all(|line| admit_of(Level::Info, 10 + line, 0) == Some(0)), "these are other places");
         assert!((0..1_000).all(|_| admit_of(Level::Debug, 9, 0) == Some(0)));
+        let without_place = Record::builder().level(Level::Warn).build();
+        assert!((0..1_000).all(|_| admit(&without_place, NOW) == Some(0)));
     }
 
     #[test]

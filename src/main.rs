@@ -121,7 +121,7 @@ fn prepare(mut settings: Settings) -> Settings {
 /// Logs the warnings about settings, before a command that depends on all of them.
 fn log_notices(settings: Settings) -> Settings {
     for notice in &settings.diagnostics {
-        log::log!(notice.level, "{notice}");
+        logging::log_always(notice.level, notice);
     }
     settings
 }

@@ -1,7 +1,7 @@
 //! `nisd backup`: copies the store, also of a running node.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use clap::Args;
 
@@ -33,6 +33,10 @@ pub struct Backup {
 /// Runs `nisd backup`. Prints the height of the copy and the digest of its state, as `nisd digest` does.
 pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let data = &command.store.data;
+    if store::is_work_folder(&absolute(&command.folder).map_err(in_file(&command.folder))?) {
+        let folder = command.folder.display();
+        return Err(usage(format!("{folder} is a name that `nisd` uses itself below a store: name another folder")));
+    }
     let folder = match command.keep {
         Some(_) => command.folder.join(name((system.unix_millis)())),
         None => command.folder.clone(),

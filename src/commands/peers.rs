@@ -71,18 +71,18 @@ pub(super) fn no_node(folder: &Path) -> String {
     }
 }
 
-/// Returns the named node; else the one that runs on the data folder, if the command names that, or `None` if none does; else
-/// that of the settings.
+/// Returns the named node; else the one that runs on the data folder, which may have been started with other flags; else
+/// `None` if the command names the folder, and the node of the settings if not.
 pub(super) fn node_of(
     named: Option<&str>,
     names_data: bool,
     settings: &Settings,
 ) -> Result<Option<NodeClient>, CommandError> {
-    let running = if names_data && named.is_none() { Some(LocalCookie::url_in(&settings.data)) } else { None };
+    let running = named.is_none().then(|| LocalCookie::url_in(&settings.data));
     let url = match (named, running) {
         (Some(url), _) => url.to_owned(),
         (None, Some(Ok(url))) => url,
-        (None, Some(Err(error))) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        (None, Some(Err(error))) if names_data && error.kind() == io::ErrorKind::NotFound => return Ok(None),
         _ if settings.http.port == 0 => {
             return Err(usage(
                 "nem.httpPort = 0 lets the system choose a port, which the node logs at its start: name it with --node \

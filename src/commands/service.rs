@@ -1,6 +1,7 @@
 //! `nisd service`: a systemd unit that runs this node with minimal rights.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Component, Path, PathBuf, absolute};
 
@@ -8,6 +9,7 @@ use clap::Args;
 
 use super::{CommandError, folder, print, print_note, usage};
 use crate::config::{NemesisSource, Settings};
+use crate::files::link_target;
 use crate::store;
 
 /// Folder for data of packages: systemd creates a folder in it and gives it to the service's user.
@@ -18,6 +20,9 @@ const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 /// Ports that only root, or a program with the capability `CAP_NET_BIND_SERVICE`, may listen on.
 const LOW_PORTS: RangeInclusive<u16> = 1..=1023;
+
+/// Open files for each connection of a client: itself, and a share for everything else.
+const FILES_PER_CONNECTION: usize = 2;
 
 /// The unit, with words in place of what differs.
 const UNIT: &str = include_str!("../help/nisd.service");
@@ -111,10 +116,18 @@ fn without_parents(path: &Path) -> PathBuf {
     plain
 }
 
-/// Returns where an absolute path leads over all links, as far as it exists.
+/// Returns where an absolute path leads over all links. What is missing there may be on a disk that is not mounted.
 fn target(path: &Path) -> PathBuf {
-    let existing = path.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));
-    let Some((above, target)) = existing else { return path.to_owned() };
+    let leads_to = |above: &Path| match fs::canonicalize(above) {
+        Ok(target) => Some(target),
+        Err(error) if error.kind() == ErrorKind::NotFound && above.is_symlink() => {
+            Some(target(&without_parents(&link_target(above))))
+        }
+        Err(_) => None,
+    };
+    let Some((above, target)) = path.ancestors().find_map(|above| Some((above, leads_to(above)?))) else {
+        return path.to_owned();
+    };
     let missing = path.strip_prefix(above).unwrap_or(Path::new(""));
     target.join(missing).components().collect()
 }
@@ -130,7 +143,8 @@ pub fn print_unit(service: &Service, settings: &Settings) -> Result<(), CommandE
     let has_low_port = interfaces.iter().chain(&metrics).any(|listener| LOW_PORTS.contains(&listener.port));
     let program = std::env::current_exe().map_err(CommandError::System)?;
     let store = data.unwrap_or(&settings.data);
-    print(&unit(service, &program, data, store, &files_beside(service, settings)?, has_low_port)?)?;
+    let (files, connections) = (files_beside(service, settings)?, settings.http.connections);
+    print(&unit(service, &program, data, store, &files, has_low_port, connections)?)?;
     note_other_store(&settings.data, store);
     if let Some(folder) = Place::of(&program)?.temporary_folder() {
         print_note(&format!(
@@ -176,7 +190,7 @@ fn note_other_store(folder: &Path, store: &Path) {
 
 /// Returns the unit file. `data` is the folder of the store if the unit names it, and `store` that folder in any case;
 /// `others` are files that the settings name. `has_low_port` is whether the service listens on a port for which it needs a
-/// right. It is an error if the service could not use one of the files.
+/// right; `connections` is their maximum number. It is an error if the service could not use one of the files.
 pub fn unit(
     service: &Service,
     program: &Path,
@@ -184,6 +198,7 @@ pub fn unit(
     store: &Path,
     others: &[PathBuf],
     has_low_port: bool,
+    connections: usize,
 ) -> Result<String, CommandError> {
     const MOVE: &str = "move it, for example to /etc/nisd";
     let program = Place::of(program)?;
@@ -221,6 +236,7 @@ pub fn unit(
         ("FOLDERS\n", &folders),
         ("MOUNTS", &quote_path(unit_text(&store.target)?)),
         ("CAPABILITIES", capabilities),
+        ("FILES", &connections.saturating_mul(FILES_PER_CONNECTION).to_string()),
     ];
     // A line has one of the words at most; a text put in may contain others.
     let line = |line: &str| {
@@ -274,7 +290,8 @@ mod tests {
     }
 
     fn lines_with(data: &str, others: &[PathBuf], has_low_port: bool) -> Vec<String> {
-        let unit = unit(&service(), Path::new("/usr/bin/nisd"), None, Path::new(data), others, has_low_port).unwrap();
+        let unit =
+            unit(&service(), Path::new("/usr/bin/nisd"), None, Path::new(data), others, has_low_port, 10_000).unwrap();
         unit.lines().map(str::to_owned).collect()
     }
 
@@ -354,6 +371,11 @@ mod tests {
         assert_eq!(without_parents(&folder.join("missing/../n")), folder.join("n"));
         assert_eq!(target(&folder.join("link/n/m")), folder.join("real/deep/n/m"));
         assert_eq!(target(&folder.join("link")), folder.join("real/deep"));
+        // The target is on a disk that is not mounted.
+        std::os::unix::fs::symlink("link/../disk/nisd", folder.join("dangling")).unwrap();
+        assert_eq!(target(&folder.join("dangling/n")), folder.join("real/disk/nisd/n"));
+        std::os::unix::fs::symlink("loop", folder.join("loop")).unwrap();
+        assert_eq!(target(&folder.join("loop/n")), folder.join("loop/n"));
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -373,7 +395,8 @@ mod tests {
         let not_utf8 = PathBuf::from(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/srv/\xff"));
         let error = |config: &Path, store: &Path, other: &Path| {
             let service = Service { config: Some(config.to_owned()), ..service() };
-            let unit = unit(&service, Path::new("/usr/bin/nisd"), Some(store), store, &[other.to_owned()], false);
+            let unit =
+                unit(&service, Path::new("/usr/bin/nisd"), Some(store), store, &[other.to_owned()], false, 10_000);
             unit.unwrap_err().to_string()
         };
         let [config, store, other] = ["/etc/nisd/a", "/srv/nisd", "/etc/nisd/b"].map(Path::new);

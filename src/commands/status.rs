@@ -1,7 +1,8 @@
 //! `nisd status`: status of a running node, or of its store while no node runs.
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -76,14 +77,14 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
         }
         no_answer => match (store_metrics(settings, system), no_answer) {
             (Err(CommandError::Open(folder, StoreError::Empty)), no_answer) => {
-                let folder = folder.display();
+                let (others, folder) = (stores_beside(&folder), folder.display());
                 let answer = match no_answer {
                     Some(Err(error)) => error.to_string(),
                     _ => format!("No node runs on {folder}."),
                 };
                 return Err(failed(format!(
-                    "{answer} There is no store in {folder} either: `nisd run` starts a node; --config, --node or --data \
-                     name another"
+                    "{answer} There is no store in {folder} either{others}: `nisd run` starts a node; --config, --node or \
+                     --data name another"
                 )));
             }
             (read, _) => (Some(settings.data.display().to_string()), read?),
@@ -106,6 +107,15 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
         return show_live(&node, seen, &stop).map_err(CommandError::output);
     }
     if command.json { print_json(&json_text(&seen)) } else { print(&text(&seen)) }
+}
+
+/// Returns a remark that names the stores beside a folder, as those of other networks.
+fn stores_beside(folder: &Path) -> String {
+    let beside = folder.parent().into_iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten().flatten();
+    let stores = beside.map(|entry| entry.path()).filter(|path| store::exists(path));
+    let mut stores: Vec<_> = stores.map(|path| path.display().to_string()).collect();
+    stores.sort_unstable();
+    if stores.is_empty() { String::new() } else { format!(", but in {}", stores.join(" and ")) }
 }
 
 /// Reads metrics from the store of the settings.

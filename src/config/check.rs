@@ -1,8 +1,9 @@
 //! `nisd config check`: what this node does with each line of an operator's files from NIS1.
 
 use std::fmt;
+use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 use log::Level;
 use zeroize::Zeroizing;
@@ -16,6 +17,7 @@ use super::settings::{
 };
 use super::table::{self, Key};
 use crate::codec::Context;
+use crate::files::folder_of;
 use crate::model::Network;
 
 /// A file and its results. `Display` writes lines for a person.
@@ -126,7 +128,7 @@ pub fn check(
                 rejected.into_iter().chain(check_settings(properties, &layers, problems, network)).collect()
             }
             Some(Err(error)) => vec![error.clone()],
-            None => check_peers(path, bytes, network),
+            None => check_peers(path, bytes, settings),
         };
         checked.push(FileReport { path: path.clone(), kind, findings, warnings });
     }
@@ -198,7 +200,7 @@ fn check_list_beside(settings: &Settings) -> Option<FileReport> {
     let findings = match crate::files::read(path, MAX_PEERS_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => vec![Diagnostic::error(0, crate::files::explain(&error, Some(path)))],
-        Ok(bytes) => check_peers(path, &bytes, Some(&settings.network)),
+        Ok(bytes) => check_peers(path, &bytes, Some(settings)),
     };
     Some(FileReport { path: path.clone(), kind: FileKind::Peers, findings, warnings: Vec::new() })
 }
@@ -255,8 +257,16 @@ fn wrong(line: usize, problem: &Problem) -> Diagnostic {
     Diagnostic { key: Some(key.clone()), ..Diagnostic::error(line, text) }
 }
 
-/// Returns the results of a peer list. Its name must have the network of the settings; any, without valid settings.
-fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Diagnostic> {
+/// Returns whether two paths of files with the same name lead to the same folder.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let folder = |path: &Path| fs::canonicalize(folder_of(path)).or_else(|_| absolute(folder_of(path))).ok();
+    folder(one) == folder(other)
+}
+
+/// Returns the results of a peer list. Its name must have the network of the settings, beside which it lies; any, without
+/// valid settings.
+fn check_peers(path: &Path, bytes: &[u8], settings: Option<&Settings>) -> Vec<Diagnostic> {
+    let network = settings.map(|settings| &settings.network);
     // Nothing in the list depends on the network.
     let context = network.map_or_else(Context::trusted_store, Context::of);
     let mut findings = Vec::new();
@@ -265,6 +275,8 @@ fn check_peers(path: &Path, bytes: &[u8], network: Option<&Network>) -> Vec<Diag
         let wanted = peers_file_name(network.map_or("NETWORK", |network| &network.name));
         let text = format!("the list is read only from a file {wanted} beside the settings: rename it");
         findings.push(Diagnostic::warn(text));
+    } else if let Some(place) = settings.map(|settings| &settings.peers_file).filter(|place| !is_same(path, place)) {
+        findings.push(Diagnostic::warn(format!("the list is read only as {}: move it there", place.display())));
     }
     match KnownPeers::parse(bytes, context) {
         Err(defect) => findings.push(Diagnostic::error(0, defect)),
@@ -352,8 +364,13 @@ mod tests {
         let list = |nodes: &str| format!("{{\"knownPeers\":[{nodes}]}}");
         let settings = || file("config-user.properties", "nem.network = testnet\n");
         let peers = |name: &str, nodes: &str| checked(&[settings(), file(name, &list(nodes))]).swap_remove(1);
-        let good = peers("etc/peers-config_testnet.json", &node("10.0.0.1"));
+        let good = peers("peers-config_testnet.json", &node("10.0.0.1"));
         assert_eq!((good.kind, said(&good)), (FileKind::Peers, vec!["1 http://10.0.0.1:7890: used".to_owned()]));
+        let elsewhere = peers("etc/peers-config_testnet.json", &node("10.0.0.1"));
+        assert!(
+            elsewhere.findings[0].text.ends_with("only as peers-config_testnet.json: move it there"),
+            "{elsewhere:?}"
+        );
         let elsewhere = peers("peers-config_mainnet.json", &node("10.0.0.1"));
         assert!(elsewhere.findings[0].text.contains("peers-config_testnet.json"), "{elsewhere:?}");
         let second = format!("{},{}", node("a b"), node("10.0.0.2"));
@@ -369,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_list_alone_belongs_to_the_network_in_its_name() {
-        let alone = |name: &str| said(&checked(&[file(name, "{}")])[0]);
+        let alone = |name: &str| said(&checked(&[file(name, "{\"knownPeers\":[]}")])[0]);
         assert_eq!(alone("etc/peers-config_testnet.json"), [""; 0]);
         assert_eq!(alone("peers-config_mine.json"), [""; 0]);
         let [other] = &checked(&[file("peers.json", "{}")])[..] else { panic!("one file") };

@@ -390,6 +390,9 @@ impl KnownPeers {
             return Err(format!("it has more than {} entries", limits::LISTED_NODES));
         }
         let mut peers = KnownPeers::default();
+        if value.get("knownPeers").is_none() {
+            peers.diagnostics.push(Diagnostic::warn("the list of peers has no knownPeers, so it names no peers"));
+        }
         for (index, entry) in entries.iter().enumerate() {
             peers.add(index + 1, entry, context)?;
         }
@@ -526,8 +529,16 @@ mod files_tests {
 
     #[test]
     fn an_empty_peer_list_is_accepted() {
-        for text in ["{}", r#"{"knownPeers":[]}"#, r#"{"knownPeers":null}"#, r#"{"_info":[1]}"#] {
+        for text in [r#"{"knownPeers":[]}"#, r#"{"knownPeers":null}"#] {
             assert_eq!(parse(text), Ok(KnownPeers::default()), "{text}");
+        }
+        for text in ["{}", r#"{"_info":[1]}"#, r#"{"knownpeers":[{}]}"#] {
+            let peers = parse(text).unwrap();
+            let notices: Vec<_> = peers.diagnostics.iter().map(ToString::to_string).collect();
+            assert_eq!(
+                (peers.nodes.len(), notices),
+                (0, vec!["the list of peers has no knownPeers, so it names no peers".to_owned()])
+            );
         }
     }
 

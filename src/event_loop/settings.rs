@@ -10,6 +10,7 @@ use crate::commands::CommandError;
 use crate::config::{Bind, Listener, LocalAccess, Settings};
 use crate::ip::LocalAddresses;
 use crate::local_cookie::LocalCookie;
+use crate::logging;
 use crate::net::fetch::{FetchLimits, Names};
 use crate::net::{self, Reactor, service::ListenerId};
 use crate::node::{self, ListedPeer, LocalRights};
@@ -221,7 +222,7 @@ impl<'a> ActiveSettings<'a> {
 pub fn listed_peers(settings: &Settings) -> Result<Vec<ListedPeer>, CommandError> {
     let file = settings.listed_peers().map_err(CommandError::Usage)?;
     for notice in file.diagnostics {
-        log::log!(notice.level, "{notice}");
+        logging::log_always(notice.level, &notice);
     }
     let hosts = settings.peers.hosts.iter().cloned().map(ListedPeer::Endpoint);
     Ok(hosts.chain(file.nodes.into_iter().map(ListedPeer::Node)).collect())

@@ -6,13 +6,15 @@ use std::io;
 use std::path::Path;
 
 use crate::codec::text::text_of_file;
-use crate::crypto::{KeyPair, PrivateKey};
+use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::files;
 
 /// Maximum bytes of a key file, comments included.
 const MAX_FILE_BYTES: usize = 16 * 1024;
 /// Hex digits of the longest key: 32 bytes and a sign byte.
 const MAX_DIGITS: usize = 66;
+/// What is in front of the public key in a comment.
+const PUBLIC_KEY: &str = "Public key: ";
 /// Permission bits of group and others.
 const GROUP_AND_OTHERS: u32 = 0o077;
 
@@ -37,10 +39,11 @@ pub fn read(path: &Path) -> Result<KeyFile, String> {
 
 /// Returns the key in a file's content, and the number of its digits.
 fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), String> {
-    let mut found = None;
+    let (mut found, mut public) = (None, None);
     let text = text_of_file(bytes).map_err(|error| error.to_string())?;
     for (line, number) in text.lines().map(str::trim_ascii).zip(1..) {
         if line.is_empty() || line.starts_with('#') {
+            public = line.rsplit_once(PUBLIC_KEY).and_then(|(_, hex)| PublicKey::from_hex(hex).ok()).or(public);
             continue;
         }
         if found.is_some() {
@@ -57,13 +60,19 @@ fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), String> {
         let key = PrivateKey::from_hex(line).map_err(|_| format!("line {number} is not a private key in hex"))?;
         found = Some((key, line.len()));
     }
-    found.ok_or_else(|| "there is no private key in it, only comments".to_owned())
+    let (key, digits) = found.ok_or("there is no private key in it, only comments")?;
+    if public.is_some_and(|public| KeyPair::new(&key).public() != public) {
+        return Err(
+            "the private key in it is not that of the public key in its comment: one of them is damaged".to_owned()
+        );
+    }
+    Ok((key, digits))
 }
 
 /// Writes a new key file atomically, readable by its owner only. The error says why there is none.
 pub fn write(path: &Path, key: &PrivateKey) -> Result<(), String> {
     let public = KeyPair::new(key).public();
-    let head = format!("# NEM private key; anyone who reads it controls the account. Public key: {public}\n");
+    let head = format!("# NEM private key; anyone who reads it controls the account. {PUBLIC_KEY}{public}\n");
     let printed = key.printed();
     let written = files::create_named(path, &[head.as_bytes(), printed.as_bytes(), b"\n"], files::FILE_MODE);
     written.map_err(|error| match error.kind() {
@@ -131,6 +140,13 @@ mod tests {
         assert_eq!(read_back.key.printed().as_str(), ALICE);
         assert!(read_back.exposed_mode.is_none() && read_back.digits == 64);
         assert!(write(&path, &key).unwrap_err().contains("never overwritten"));
+        let written = std::fs::read_to_string(&path).unwrap();
+        for damaged in [written.replace("0d02bc", "0d12bc"), written.replace("80d67fd", "80d67")] {
+            assert!(
+                parse(damaged.as_bytes()).is_err_and(|error| error.contains("not that of the public key")),
+                "{damaged}"
+            );
+        }
     }
 
     #[test]

@@ -407,6 +407,11 @@ fn a_data_path_may_end_with_a_dot_even_if_it_does_not_exist() {
     let copy = place.beside("copies/one/.");
     let copied = run(["backup", "--data", folder, text(&copy)]).expect_success().text();
     assert_eq!((copied, place.beside("copies/one/data.mdb").exists()), (digest, true));
+    for name in ["reindex", "check-1", "unfinished"] {
+        let copy = Path::new(folder).join(name);
+        run(["backup", "--data", folder, text(&copy)]).expect_failure(2, &[name, "name another folder"]);
+        run(["backup", "--data", folder, text(&copy), "--keep", "2"]).expect_failure(2, &["name another folder"]);
+    }
 }
 
 #[test]
@@ -427,6 +432,10 @@ fn a_service_without_a_configured_folder_uses_the_state_directory() {
         let unit = unit(&["--config", text(&file), "--data", "/srv/n"]);
         assert_eq!(unit.contains("AmbientCapabilities=CAP_NET_BIND_SERVICE\n"), has_right, "{setting}: {unit}");
     }
+    let file = place.file("many.properties", "nem.network = mainnet\nnisd.maxConnections = 50000\n");
+    assert!(
+        unit(&["--config", text(&file)]).contains("LimitNOFILE=100000\n") && of_network.contains("LimitNOFILE=20000\n")
+    );
     let file = place.file("node.properties", "nem.network = mainnet\nnem.folder = /srv/nem\n");
     let named = unit(&["--config", text(&file)]);
     assert!(!named.contains("--data") && named.contains("ReadWritePaths=/srv/nem/nisd/mainnet\n"), "{named}");

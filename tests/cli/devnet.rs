@@ -379,7 +379,11 @@ fn every_url_that_is_shown_leads_to_the_node() {
         let (http, websocket) = (node.http.port(), node.websocket.port());
         let url = format!("http://{host}:{http}/a/b");
         run(["status", "--once", "--node", &url, "--data", &place.data]).expect_failure(2, &["--node"]);
-        for node in [["--data", &place.data], ["--node", &url]] {
+        let config = place.text("devnet.properties");
+        for node in [["--data", &place.data], ["--config", &config], ["--node", &url]] {
+            if node[0] != "--node" {
+                run([&["peers"], &node[..]].concat()).expect_success();
+            }
             let shown = run([&["status", "--once"], &node[..]].concat()).expect_success().text();
             assert!(shown.contains(&format!("devnet, {url}, up ")), "{shown}");
         }

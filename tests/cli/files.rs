@@ -492,10 +492,17 @@ fn a_tilde_that_the_shell_has_left_is_explained() {
 fn a_terminal_that_cannot_draw_gets_the_status_once() {
     let folder = DataFolder::full(&tiny());
     let (_screen, terminal) = open_terminal();
-    let mut command = nisd(["status", "--data", text(&folder.path())]);
-    command.env("TERM", "dumb").stdin(terminal.try_clone().expect("a descriptor")).stdout(terminal);
-    let mut status = command.stderr(Stdio::null()).spawn().expect("the program starts");
-    assert!(wait_for("the end", || status.try_wait().expect("a child")).success());
+    for kind in [Some("dumb"), Some(""), None] {
+        let mut command = nisd(["status", "--data", text(&folder.path())]);
+        let (stdin, stdout) =
+            (terminal.try_clone().expect("a descriptor"), terminal.try_clone().expect("a descriptor"));
+        command.stdin(stdin).stdout(stdout).stderr(Stdio::null()).env_remove("TERM");
+        if let Some(kind) = kind {
+            command.env("TERM", kind);
+        }
+        let mut status = command.spawn().expect("the program starts");
+        assert!(wait_for("the end", || status.try_wait().expect("a child")).success());
+    }
 }
 
 #[test]

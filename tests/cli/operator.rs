@@ -106,15 +106,19 @@ fn a_node_without_auto_boot_reports_that_it_is_not_booted() {
 
 #[test]
 fn the_peers_command_explains_a_wrong_address_or_port() {
-    let node = Node::on_fast_network(&new_network(), 1, &[], &[]);
+    let mut node = Node::on_fast_network(&new_network(), 1, &[], &[]);
     peers(closed_port(), &[]).expect_failure(1, &["does not answer", "Is it running, and is --node right?"]);
     peers(node.websocket, &[]).expect_failure(1, &["/local/peers", "the port of its HTTP interface?"]);
-    let with_port = |port: u16| {
-        run(args!["peers", "--config", node.path("node.properties"), "--set", format!("nem.httpPort={port}")])
-    };
-    with_port(0).expect_failure(2, &["--node http://127.0.0.1:PORT"]);
-    assert!(rows(&with_port(node.http.port()).expect_success()).is_empty());
+    let (config, closed) = (node.path("node.properties"), closed_port().port());
+    let with_port = |port: u16| run(args!["peers", "--config", config, "--set", format!("nem.httpPort={port}")]);
+    for port in [0, node.http.port(), closed] {
+        assert!(rows(&with_port(port).expect_success()).is_empty(), "the node of the folder is found");
+    }
     run(["peers", "--node", "https://a"]).expect_failure(2, &["https is not supported"]);
+    let _folder = node.folder.take();
+    node.stop();
+    with_port(0).expect_failure(2, &["--node http://127.0.0.1:PORT"]);
+    with_port(closed).expect_failure(1, &["does not answer"]);
 }
 
 /// Returns the value of a metric without labels.

@@ -226,7 +226,8 @@ fn the_status_is_read_from_the_node_or_otherwise_from_its_store() {
     assert!(is_of_store(&shown.expect_success().text()), "a node that runs on another store is not asked");
     let nothing = folder.path().join("nothing").to_str().expect("a path").to_owned();
     let port = format!("nem.httpPort={}", closed_port().port());
-    status(&["--data", &nothing]).expect_failure(1, &["No node runs on", "no store in", &nothing, "`nisd run`"]);
+    let beside = format!("no store in {nothing} either, but in {data}: `nisd run`");
+    status(&["--data", &nothing]).expect_failure(1, &["No node runs on", &beside]);
     status(&["--set", &format!("nem.folder={nothing}"), "--set", &port])
         .expect_failure(1, &["does not answer", "no store in", &nothing, "`nisd run`"]);
 }

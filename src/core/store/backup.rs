@@ -21,7 +21,7 @@ use super::work_folder::{WorkFolder, is_check, remove_abandoned_checks};
 use crate::files::{Access, create_folder, create_own, if_present, named, open_own};
 
 /// Subfolder in which the copy is made.
-const FOLDER: &str = "unfinished";
+pub(super) const FOLDER: &str = "unfinished";
 /// Bytes that are read and written at once.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Bytes that are written between two waits for the disk. A node on the same disk waits for about as many.

@@ -26,7 +26,7 @@ pub use open::*;
 pub use read::{Entry, Read, Snapshot, SnapshotCache, TableCursor, VerifyPosition, next_key};
 pub use rebuild::{StoreRebuild, is_rebuild_pending};
 pub use tables::{EARLIER_SCHEMAS, SCHEMA, Table};
-pub use work_folder::WorkFolder;
+pub use work_folder::{WorkFolder, is_work_folder};
 pub use write::{Changes, Overlay, Write, WriteTxn, journals_equal_except};
 
 /// Returns the version of LMDB.

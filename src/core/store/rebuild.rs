@@ -30,7 +30,7 @@ use super::open::{ChainIdentity, Options, Store};
 use crate::files::{Access, if_present, named, open_own};
 
 /// Subfolder in which the new store is built.
-const FOLDER: &str = "reindex";
+pub(super) const FOLDER: &str = "reindex";
 
 /// Returns whether a rebuild was started in a folder and not finished.
 pub fn is_rebuild_pending(folder: &Path) -> bool {

@@ -8,10 +8,11 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use super::backup;
 use super::error::{Result, StoreError, in_folder};
-use super::files::{DATA_FILE, LOCK_TABLE_FILE};
+use super::files::{DATA_FILE, LOCK_TABLE_FILE, exists};
 use super::open::{FolderLock, LOCK_FILE};
-use super::rebuild::remove_folder;
+use super::rebuild::{self, remove_folder};
 use crate::files::{create_folder, create_new_folder, named};
 
 /// Beginning of the name of the folder of a check.
@@ -24,6 +25,13 @@ pub struct WorkFolder {
     path: PathBuf,
     /// Held until the folder is removed.
     _lock: FolderLock,
+}
+
+/// Returns whether a folder is one in which commands work below the folder of a store.
+pub fn is_work_folder(folder: &Path) -> bool {
+    let name = folder.file_name().map(OsStr::to_string_lossy).unwrap_or_default();
+    let is_reserved = [rebuild::FOLDER, backup::FOLDER].contains(&&*name) || name.starts_with(CHECK);
+    is_reserved && folder.parent().is_some_and(exists)
 }
 
 impl WorkFolder {
