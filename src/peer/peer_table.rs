@@ -39,6 +39,8 @@ pub const MOVE_DELAY: Duration = Duration::from_secs(60);
 pub const SIGN_OF_LIFE_INTERVAL: Duration = Duration::from_secs(4 * 60);
 /// Time since its last valid message after which an active peer is pinged: one that is gone is noticed within a minute.
 pub const PING_AFTER: Duration = Duration::from_secs(45);
+/// Time without a valid message after which others are no longer told that a peer is active.
+pub const SILENT_AFTER: Duration = Duration::from_secs(60);
 /// Maximum number of peers of one network that are pinged, probed or sent signs of life at once, as long as there are others.
 const MAX_PER_NETWORK_AT_ONCE: usize = 2;
 /// Maximum number of dropped peers that are remembered.

@@ -41,7 +41,7 @@ use super::block_download::BlockDownload;
 use super::chain_comparison::far_ahead;
 use super::io::{Action, FetchedBlocks, LocalChain, Now, RandomSource};
 use super::peer_entry::{PeerEntry, State};
-use super::peer_table::{self, PeerTable, TableLimits};
+use super::peer_table::{self, PeerTable, SILENT_AFTER, TableLimits};
 use super::schedule::{Schedule, Task, Timer};
 use super::time_sync::{ClockAnswer, MAX_ROUNDS, TimeSync};
 use super::trust::{Experience, Experiences, MAX_MEMBERS, Members, Selector, Trust};
@@ -523,7 +523,11 @@ impl Manager {
     /// with outdated endpoints would not find each other again. Linear in the peer table.
     pub fn peers_to_share(&self, random: &mut impl RandomSource) -> NodeList {
         let mut reported = select(&self.selector, self.settings.node_limit, random);
+        let is_told =
+            |address: &Address| self.table.get(address).is_some_and(|node| self.told_state(node) == State::Active);
+        reported.retain(is_told);
         let mut others: Vec<_> = self.table.in_state(State::Active).map(|(address, _)| *address).collect();
+        others.retain(is_told);
         others.retain(|node| !reported.contains(node));
         let space = self.settings.node_limit.saturating_sub(reported.len()).max(1);
         random.choose(&mut others, space);
@@ -547,7 +551,15 @@ impl Manager {
     }
 
     fn in_state(&self, state: State) -> Vec<NodeInfo> {
-        self.table.in_state(state).map(|(_, node)| node.info.clone()).collect()
+        let told = self.table.iter().filter(|(_, node)| self.told_state(node) == state);
+        told.map(|(_, node)| node.info.clone()).collect()
+    }
+
+    /// Returns the state of a peer that others are told. One that has been silent for long is no longer named as active,
+    /// however many have fallen silent with it and wait for their pings.
+    fn told_state(&self, node: &PeerEntry) -> State {
+        let is_silent = node.last_contact.is_none_or(|last| last + SILENT_AFTER <= self.now.monotonic);
+        if is_silent && node.state == State::Active { State::Inactive } else { node.state }
     }
 
     /// Returns own experiences to send to a peer: at most 100, chosen at random.

@@ -22,6 +22,8 @@ use crate::peer::wire::{Endpoint, NodeInfo, NodeList, Query};
 
 /// Maximum number of concurrent pings.
 pub const MAX_PINGS: usize = 64;
+/// Time for the answer to a ping. Peers that fall silent hold the places of others for as long.
+pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of concurrent probes.
 pub const MAX_CONCURRENT_PROBES: usize = 24;
 /// Maximum number of probes per gossip list.

@@ -22,7 +22,7 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use super::Manager;
-use super::probes::Probe;
+use super::probes::{PING_TIMEOUT, Probe};
 use super::synchronisation::Synchronisation;
 use crate::codec::Readable;
 use crate::crypto::PublicKey;
@@ -428,7 +428,8 @@ impl Manager {
             part.copy_from_slice(&self.random.bits().to_le_bytes());
         }
         let message = query.request(&challenge, self.settings.format, &self.settings.chain);
-        let message = FetchRequest { least_scope: self.least_scope(to), ..message };
+        let timeout = if let RequestKind::Ping(_) = kind { PING_TIMEOUT } else { message.timeout };
+        let message = FetchRequest { least_scope: self.least_scope(to), timeout, ..message };
         let (priority, context) = (self.priority_of(&kind), self.settings.context);
         let proof = Some(AnswerContext { format: self.settings.format, context, challenge, key });
         self.requests.enqueue(Request { endpoint: to.clone(), message, kind, priority, proof, sent: None })

@@ -717,6 +717,26 @@ fn silence_is_noticed_within_a_minute_and_a_newcomer_enters_beside_a_thousand_pe
 }
 
 #[test]
+#[ignore = "slow: computes for long"]
+fn five_hundred_peers_that_fall_silent_at_once_are_named_to_nobody_after_a_minute() {
+    let count = 500;
+    let mut scene = Scene::new(settings(&[]), count);
+    scene.tick();
+    for number in 0..count {
+        scene.greet(&info(number), ip_of(number));
+        scene.answer_all();
+    }
+    scene.simulated_peers.iter_mut().for_each(|peer| peer.behaviour = Behaviour::Silent);
+    let named = |scene: &Scene| (scene.manager.active().0.len(), scene.manager.collection().active.len());
+    assert!(named(&scene).0 > 400, "{:?}", named(&scene));
+    scene.run_seconds(60);
+    assert_eq!(named(&scene), (0, 0));
+    assert!(scene.manager.peers_to_share(&mut || 0).0.is_empty());
+    scene.run_seconds(120);
+    assert_eq!(scene.manager.table.in_state(State::Active).count(), 0);
+}
+
+#[test]
 fn a_silent_peer_is_noticed_within_a_minute_beside_many_that_are_as_silent() {
     let count = 120;
     let mut scene = Scene::new(settings(&[]), count);
