@@ -523,11 +523,8 @@ impl Manager {
     /// with outdated endpoints would not find each other again. Linear in the peer table.
     pub fn peers_to_share(&self, random: &mut impl RandomSource) -> NodeList {
         let mut reported = select(&self.selector, self.settings.node_limit, random);
-        let is_told =
-            |address: &Address| self.table.get(address).is_some_and(|node| self.told_state(node) == State::Active);
-        reported.retain(is_told);
-        let mut others: Vec<_> = self.table.in_state(State::Active).map(|(address, _)| *address).collect();
-        others.retain(is_told);
+        let is_told = |(_, node): &(&Address, &PeerEntry)| self.told_state(node) == State::Active;
+        let mut others: Vec<_> = self.table.iter().filter(is_told).map(|(address, _)| *address).collect();
         others.retain(|node| !reported.contains(node));
         let space = self.settings.node_limit.saturating_sub(reported.len()).max(1);
         random.choose(&mut others, space);
