@@ -262,6 +262,9 @@ fn text(seen: &StatusReport) -> String {
     text
 }
 
+/// Seconds by which clocks may differ.
+const MAX_AHEAD: f64 = 10.0;
+
 /// Formats a row of the screen; nothing if its metrics are missing.
 type Row = fn(&StatusReport) -> Option<String>;
 
@@ -271,7 +274,8 @@ const ROWS: [(&str, Row); 14] = [
         let age = v.value("nisd_last_block_age_seconds")?;
         let target = v.if_any("nisd_rebuild_target_height", |height| format!(" of {}", number(height)));
         let height = number(v.value("nisd_height")?);
-        let age = format!("height {height}{target}, last block {} ago", duration(age as u64));
+        let (age, when) = if age < -MAX_AHEAD { (-age, "ahead of its machine's clock") } else { (age, "ago") };
+        let age = format!("height {height}{target}, last block {} {when}", duration(age as u64));
         let state = match v.value("nisd_status").map(|code| code as i32) {
             Some(3) => ", has not joined its network",
             Some(4) => ", joining its network",
@@ -559,6 +563,12 @@ Clock        1 jump
         };
         for command in ["`nisd peers --node http://a --data 'a b'` shows", "`nisd reindex --data 'a b'` or a backup"] {
             assert!(text(&of_folder).contains(command), "{command}");
+        }
+        for (age, told) in
+            [("-10", "last block 0 s ago"), ("-86400", "last block 24 h ahead of its machine's clock")]
+        {
+            let page = PAGE.replace("age_seconds 12", &format!("age_seconds {age}"));
+            assert!(text(&seen(&page)).contains(told), "{told}");
         }
         let stored = StatusReport {
             store: Some("folder".to_owned()),

@@ -102,9 +102,11 @@ impl Node<'_> {
         }
     }
 
-    /// How many seconds the tip is ahead of the clock; negative if it is not.
+    /// How many seconds the tip is ahead of the clock, which may show a time before the first block; negative if it is not.
     fn seconds_ahead(&self, now: Now) -> i32 {
-        self.tip_time.0.saturating_sub(now.network.0)
+        let clock = (now.network_millis.saturating_add(500)).div_euclid(1000);
+        let ahead = i64::from(self.tip_time.0).saturating_sub(clock);
+        ahead.clamp(i32::MIN.into(), i32::MAX.into()) as i32
     }
 
     /// Records a chain update, and logs the blocks that it replaced.
