@@ -196,7 +196,7 @@ struct Harness<'g> {
 impl<'g> Harness<'g> {
     fn new(ground: &'g Fixture) -> Harness<'g> {
         let now = LoopTime { unix_millis: ground.started, monotonic: Duration::ZERO };
-        let local = LocalRights { addresses: ground.settings.http.local.clone(), cookie: None };
+        let local = LocalRights { addresses: ground.settings.http.local.clone(), cookie: None, needs_cookie: false };
         let shared = SharedBytesCounter::default();
         let start = Start { now, seed: &[7; 32], local, shared, import: None, listed: Vec::new(), saved: Vec::new() };
         let node = Node::new(&ground.store, &ground.settings, start).expect("a node");

@@ -60,7 +60,7 @@ impl RequestContext<'_> {
     pub fn unauthorized(&self, text: String) -> ApiError {
         let is_missing = self.request.header(AUTHORIZATION).is_none();
         let may_be_local = self.settings.may_be_local(&self.client, self.request);
-        if self.settings.cookie.is_none() || !may_be_local {
+        if !self.settings.needs_cookie || !may_be_local {
             return ApiError::new(401, text);
         }
         ApiError::new(401, if is_missing { LOCAL_ACCESS_NEEDS_SECRET } else { WRONG_SECRET })
@@ -97,8 +97,10 @@ pub struct Settings {
     /// Addresses of clients that may be local, besides those on this machine: the loopback ones and
     /// `nis.additionalLocalIps`.
     pub local: LocalAddresses,
-    /// The secret of local requests; without one the address suffices, as in NIS1 (`nisd.localAccess`).
+    /// The secret of local requests.
     pub cookie: Option<LocalCookie>,
+    /// Whether they need it; if not, the address suffices, as in NIS1 (`nisd.localAccess`).
+    pub needs_cookie: bool,
     /// Names and addresses of this machine besides the loopback ones. A browser that names one of them addresses this
     /// node on purpose. IPv6 addresses have no brackets.
     pub host_names: Vec<String>,
@@ -127,17 +129,13 @@ impl Settings {
         inner.filter(|inner| inner.starts_with('/')).unwrap_or_default()
     }
 
-    /// Returns whether a request has local access: it carries the secret, or none is needed. A browser's page has not: it does
+    /// Returns whether a request has local access: it carries the secret, or needs none. A browser's page has not: it does
     /// not know the secret, and may not send it to a foreign origin, as `Access-Control-Allow-Headers` does not name
     /// `Authorization`.
     pub fn is_local(&self, client: &Client, request: &Request<'_>) -> bool {
-        match &self.cookie {
-            Some(cookie) => {
-                let is_sent = || request.header(AUTHORIZATION).is_some_and(|value| cookie.is_in(value));
-                self.may_be_local(client, request) && is_sent()
-            }
-            None => self.is_of_this_machine(client, request),
-        }
+        let has_secret = |cookie: &LocalCookie| request.header(AUTHORIZATION).is_some_and(|sent| cookie.is_in(sent));
+        self.may_be_local(client, request) && self.cookie.as_ref().is_some_and(has_secret)
+            || !self.needs_cookie && self.is_of_this_machine(client, request)
     }
 
     /// Returns whether a request would have local access with the right secret: it comes from a local address, without

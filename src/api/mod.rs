@@ -197,7 +197,7 @@ impl Api {
         });
         let progress = stored.unwrap_or_else(|error| {
             context.response.failure(&error);
-            if error.status == 401 && context.settings.cookie.is_some() {
+            if error.status == 401 && context.settings.needs_cookie {
                 context.response.response.header("WWW-Authenticate", local_cookie::SCHEME);
             }
             Progress::Done

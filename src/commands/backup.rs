@@ -70,7 +70,7 @@ pub fn backup(command: &Backup, settings: &Settings, system: System, stop: Stop)
     log::info!("{} holds a copy of {} MiB", folder.display(), bytes.div_ceil(1 << 20));
     if let Some(keep) = command.keep {
         let mut others = Copies::in_folder(&command.folder).complete;
-        others.retain(|copy| *copy != folder);
+        others.retain(|copy| *copy != folder && may_be_of(&network, copy, options));
         warn_of_later(&others, &folder);
         let older = others.len().saturating_sub(usize::from(keep) - 1);
         remove_all(&others[..older], "older");
@@ -95,6 +95,16 @@ fn check_replaceable(data: &Path, folder: &Path, network: &Network, options: Opt
     }
 }
 
+/// Returns whether a copy may be one of this network, as far as it can be read. A warning names one of another network.
+fn may_be_of(network: &Network, copy: &Path, options: Options) -> bool {
+    let read = store::stored_network(copy, options).and_then(|text| stored_network(&text, Some(network)));
+    let is_other = matches!(read, Err(StoreError::OtherNetwork { .. }));
+    if is_other {
+        log::warn!("{} is a copy of another network: it is kept, and does not count", copy.display());
+    }
+    !is_other
+}
+
 /// Returns the name of a copy that is started now.
 fn name(unix_millis: i64) -> String {
     let now = utc(unix_millis);
@@ -112,10 +122,13 @@ struct Copies {
 }
 
 impl Copies {
-    /// Finds the copies in a folder. Entries whose names do not match [`NAME`] are ignored.
+    /// Finds the copies in a folder. Entries whose names do not match [`NAME`] are ignored, and so are links, which lead to
+    /// copies elsewhere.
     fn in_folder(folder: &Path) -> Copies {
         let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
-        let is_copy = |entry: &fs::DirEntry| entry.file_name().to_str().is_some_and(is_name);
+        let is_copy = |entry: &fs::DirEntry| {
+            entry.file_name().to_str().is_some_and(is_name) && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        };
         let mut all: Vec<_> = entries.filter(is_copy).map(|entry| entry.path()).collect();
         // Names sort by time.
         all.sort_unstable();

@@ -388,7 +388,7 @@ impl Devnet {
         let planned = plan(&flags, data, home)?;
         let (folder, shown) = (planned.data.clone(), planned.data.display());
         let file = folder.join(SETTINGS_FILE);
-        match (file.exists(), make_with) {
+        match (files::exists(&file), make_with) {
             (false, Some((fresh_keys, system))) => make(&planned, fresh_keys, system)?,
             (false, None) => {
                 return Err(usage(format!(
@@ -417,7 +417,7 @@ impl Devnet {
         for role in Role::OWNERS {
             let key_file = key_file_of(&folder, role);
             // The operator may have moved a key elsewhere.
-            if key_file.exists() {
+            if files::exists(&key_file) {
                 let key = load_key(&key_file)?;
                 let (address, is_demo) = (address_of(&key, &settings.network), is_demo(&key));
                 let balance = role.balance(settings.network.chain.target_time);
@@ -455,7 +455,7 @@ fn default_rewrite_limit(flags: &[Override]) -> u64 {
 /// are used if they are of the same kind.
 fn make(planned: &Settings, fresh_keys: bool, system: System) -> Result<(), CommandError> {
     let folder = &planned.data;
-    if store::exists(folder) {
+    if store::size(folder).is_ok() {
         return Err(usage(format!(
             "{} holds the store of a chain with another configuration; pass that configuration with --config, or choose \
              another folder with --data",
@@ -499,7 +499,7 @@ fn key_file_of(folder: &Path, role: Role) -> PathBuf {
 /// otherwise a demo key: the settings of a network are right for one kind only.
 fn existing_key(folder: &Path, role: Role, fresh: bool) -> Result<Option<PrivateKey>, CommandError> {
     let path = key_file_of(folder, role);
-    if !path.exists() {
+    if !files::exists(&path) {
         return Ok(None);
     }
     let key = load_key(&path)?;

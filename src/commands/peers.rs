@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use super::{CommandError, Common, failed, print, print_json, usage};
+use super::{CommandError, Common, failed, in_file, print, print_json, usage};
 use crate::config::Settings;
 use crate::local_cookie::{FILE, LocalCookie};
 use crate::logging;
@@ -83,6 +83,9 @@ pub(super) fn node_of(
         (Some(url), _) => url.to_owned(),
         (None, Some(Ok(url))) => url,
         (None, Some(Err(error))) if names_data && error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        (None, Some(Err(error))) if names_data && error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(in_file(&settings.data.join(FILE))(error));
+        }
         _ if settings.http.port == 0 => {
             return Err(usage(
                 "nem.httpPort = 0 lets the system choose a port, which the node logs at its start: name it with --node \

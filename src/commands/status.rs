@@ -112,7 +112,7 @@ pub fn status(command: &Status, settings: &Settings, system: System, stop: Stop)
 /// Returns a remark that names the stores beside a folder, as those of other networks.
 fn stores_beside(folder: &Path) -> String {
     let beside = folder.parent().into_iter().filter_map(|parent| fs::read_dir(parent).ok()).flatten().flatten();
-    let stores = beside.map(|entry| entry.path()).filter(|path| store::exists(path));
+    let stores = beside.map(|entry| entry.path()).filter(|path| store::size(path).is_ok());
     let mut stores: Vec<_> = stores.map(|path| path.display().to_string()).collect();
     stores.sort_unstable();
     if stores.is_empty() { String::new() } else { format!(", but in {}", stores.join(" and ")) }
@@ -564,9 +564,7 @@ Clock        1 jump
         for command in ["`nisd peers --node http://a --data 'a b'` shows", "`nisd reindex --data 'a b'` or a backup"] {
             assert!(text(&of_folder).contains(command), "{command}");
         }
-        for (age, told) in
-            [("-10", "last block 0 s ago"), ("-86400", "last block 24 h ahead of its machine's clock")]
-        {
+        for (age, told) in [("-10", "last block 0 s ago"), ("-86400", "last block 24 h ahead of its machine's clock")] {
             let page = PAGE.replace("age_seconds 12", &format!("age_seconds {age}"));
             assert!(text(&seen(&page)).contains(told), "{told}");
         }

@@ -262,7 +262,7 @@ pub fn export(command: &Export, settings: &Settings, stop: Stop) -> Result<(), C
 fn check_output(path: &Path) -> Result<(), CommandError> {
     let target = files::link_target(path);
     let folder = files::folder_of(&target);
-    if !store::exists(folder) {
+    if store::size(folder).is_err() {
         return Ok(());
     }
     let (path, folder) = (path.display(), folder.display());

@@ -446,6 +446,13 @@ fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
     }
 }
 
+/// Returns whether there is something at a path. If that cannot be found out there is, so that whoever opens it gets the
+/// error that says why.
+pub fn exists(path: &Path) -> bool {
+    let is_missing = |error: io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+    fs::metadata(path).map_or_else(|error| !is_missing(error), |_| true)
+}
+
 /// Returns the folder in which a file lies.
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))

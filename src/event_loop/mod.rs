@@ -142,7 +142,7 @@ pub fn run(
 /// Warns if a new store begins where there should be one: the disk of the old one may not be mounted.
 fn warn_of_new_store(settings: &Settings) {
     let folder = &settings.data;
-    let had_peers = folder.join(PEERS_FILE).exists();
+    let had_peers = crate::files::exists(&folder.join(PEERS_FILE));
     if store::exists(folder) || !(had_peers || settings.has_explicit_data_folder()) {
         return;
     }

@@ -215,7 +215,7 @@ fn open(folder: &Path) -> Option<Opened> {
 /// Answers a request and throws the answer away. Returns whether it was answered before the time was over.
 fn answer(store: &Store, settings: &Settings, request: &[u8], is_over: impl Fn() -> bool) -> Option<bool> {
     let now = LoopTime { unix_millis: unix_millis(), monotonic: process::uptime() };
-    let local = LocalRights { addresses: settings.http.local.clone(), cookie: None };
+    let local = LocalRights { addresses: settings.http.local.clone(), cookie: None, needs_cookie: false };
     let shared = SharedBytesCounter::default();
     let start = Start { now, seed: &[0; 32], local, shared, import: None, listed: Vec::new(), saved: Vec::new() };
     let mut node = Node::new(store, settings, start).ok()?;

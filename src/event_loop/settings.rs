@@ -168,8 +168,11 @@ impl<'a> ActiveSettings<'a> {
 
     /// Returns what gives clients local access.
     pub fn local(&self) -> LocalRights {
-        let is_needed = self.settings.http.local_access == LocalAccess::Cookie;
-        LocalRights { addresses: self.addresses.clone(), cookie: is_needed.then(|| self.cookie.clone()) }
+        LocalRights {
+            addresses: self.addresses.clone(),
+            cookie: Some(self.cookie.clone()),
+            needs_cookie: self.settings.http.local_access == LocalAccess::Cookie,
+        }
     }
 
     /// Reloads the settings, applies what may change of log and limits, and logs the changes. Returns the peers that

@@ -232,7 +232,7 @@ impl Reactor {
     /// Serves connections in turn until none is ready or the time is over.
     fn serve(&mut self, service: &mut impl Service) {
         let end = self.now - self.started + SERVING_TIME;
-        while self.server.serve_next(service) && self.server.turn_ended < end {}
+        while self.server.serve_next(service) && self.server.counted_until < end {}
         while let Some((slot, socket)) = self.server.unmute() {
             let (token, interest) = (Token(self.first_connection + slot), Interest::READABLE | Interest::WRITABLE);
             if let Err(error) = self.poll.registry().reregister(socket, token, interest) {

@@ -84,8 +84,10 @@ const UNITS_PER_SLICE: u32 = 300;
 pub struct LocalRights {
     /// Addresses of clients that may have it, host names resolved.
     pub addresses: LocalAddresses,
-    /// The secret that their requests need; none with `nisd.localAccess = address`.
+    /// The secret that gives it to their requests; none if only the address does.
     pub cookie: Option<LocalCookie>,
+    /// Whether it needs the secret; if not, the address suffices (`nisd.localAccess = address`).
+    pub needs_cookie: bool,
 }
 
 /// Inputs for starting a node.
@@ -426,12 +428,13 @@ fn peer_settings(settings: &Settings, listed: Vec<ListedPeer>) -> PeerSettings {
 }
 
 fn api_settings(settings: &Settings, local: LocalRights) -> api::Settings {
-    let LocalRights { addresses, cookie } = local;
+    let LocalRights { addresses, cookie, needs_cookie } = local;
     api::Settings {
         context_path: settings.http.context.clone(),
         features: settings.node.features,
         local: addresses,
         cookie,
+        needs_cookie,
         host_names: settings.host_names.clone(),
         local_origins: settings.http.local_origins.clone(),
         allowed_harvesters: settings.http.allowed_harvesters.clone(),

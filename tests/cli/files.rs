@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -199,6 +200,53 @@ fn what_root_writes_in_the_store_of_another_user_stays_that_users() {
     for path in entries() {
         assert_eq!(fs::metadata(&path).expect("a file").uid(), 1234, "{}", path.display());
     }
+}
+
+#[test]
+fn a_store_that_another_user_may_not_enter_is_not_taken_for_a_missing_one() {
+    let folder = DataFolder::full(&tiny());
+    let data = folder.path();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o700)).expect("an own folder");
+    let as_other = |arguments: &[&str]| {
+        let mut command = nisd(arguments);
+        command.uid(1234).gid(1234);
+        Process::start(command).wait_with_timeout(Duration::from_secs(60))
+    };
+    let mut version = nisd(["--version"]);
+    if !version.uid(1234).status().is_ok_and(|status| status.success()) {
+        skip("only root can run a program as another user, who may run this one");
+        return;
+    }
+    let (data, file) = (text(&data), folder.beside("blocks"));
+    for command in [
+        &["dump", "--data", data][..],
+        &["check", "--data", data],
+        &["digest", "--data", data],
+        &["export", "--data", data, "--output", text(&file)],
+        &["reindex", "--data", data],
+        &["rollback", "--data", data, "--to", "3"],
+        &["status", "--data", data],
+        &["peers", "--data", data],
+        &["devnet", "show", "--data", data],
+        &["run", "--data", data, "--http-port", "0", "--websocket-port", "0"],
+    ] {
+        let ended = as_other(command);
+        assert_ne!(ended.code, Some(0), "{command:?}");
+        let said = ended.stderr;
+        assert!(said.contains("Permission denied") || said.contains("not allowed"), "{command:?}: {said}");
+        assert!(!said.contains("there is no") && !said.contains("There is no"), "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn a_link_in_the_place_of_a_rebuild_is_removed_and_not_followed() {
+    let (folder, tiny) = (DataFolder::full(&tiny()), tiny());
+    let victim = DataFolder::with(&tiny, 5);
+    symlink(victim.path(), folder.path().join("reindex")).expect("a link");
+    let before = victim.digest();
+    folder.run("reindex", &[]).expect_success();
+    assert_eq!((victim.digest(), folder.path().join("reindex").is_symlink()), (before, false));
+    assert_eq!(folder.digest(), DataFolder::full(&tiny).digest());
 }
 
 #[test]

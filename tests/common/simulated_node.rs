@@ -180,7 +180,7 @@ impl<'s> SimulatedNode<'s> {
         import: Option<Import<'s>>,
     ) -> Result<SimulatedNode<'s>, StoreError> {
         let now = LoopTime { unix_millis: clock.started, monotonic: Duration::ZERO };
-        let local = LocalRights { addresses: settings.http.local.clone(), cookie: None };
+        let local = LocalRights { addresses: settings.http.local.clone(), cookie: None, needs_cookie: false };
         let shared = SharedBytesCounter::default();
         let outgoing_requests = known.is_some().then(VecDeque::new);
         let start = Start { now, seed: &seed, local, shared, import, listed: known.unwrap_or_default(), saved };

@@ -12,7 +12,7 @@ use nisd::net::service::{
     Client, ConnectionId, Effects, Event, Exchange, ListenerId, LoopTime, Message, Progress, Service,
 };
 use nisd::net::websocket::handshake;
-use nisd::net::{Limits, Readiness, Server, SharedBytes, Socket, Stats};
+use nisd::net::{Clock, Limits, Readiness, Server, SharedBytes, Socket, Stats};
 
 const LISTENER: ListenerId = ListenerId(0);
 
@@ -213,12 +213,16 @@ impl Harness {
     }
 
     /// Like [`Harness::new`], with these trusted proxies.
-    fn with_proxies(mut limits: Limits, proxies: &[[u8; 4]]) -> Harness {
+    fn with_proxies(limits: Limits, proxies: &[[u8; 4]]) -> Harness {
+        Harness::with_clock(limits, proxies, Box::new(|| Duration::ZERO))
+    }
+
+    fn with_clock(mut limits: Limits, proxies: &[[u8; 4]], clock: Clock) -> Harness {
         for proxy in proxies {
             limits.trusted_proxies.add(&IpAddr::from(*proxy).to_string()).unwrap();
         }
         let fetcher = Fetcher::new(FetchLimits::default(), 0);
-        let server = Server::new(limits, fetcher, Box::new(|| Duration::ZERO));
+        let server = Server::new(limits, fetcher, clock);
         Harness { server, service: TestService::default(), uptime: Duration::ZERO }
     }
 
@@ -820,6 +824,50 @@ fn the_deficit_of_a_client_does_not_delay_others_behind_the_same_proxy() {
         world.serve();
         assert_eq!(wire.text().matches("HTTP/1.1 200").count(), 10 + round);
     }
+}
+
+/// Returns how many turns a newcomer waits for its answer, directly or behind a proxy, beside 63 busy networks of both
+/// kinds. The proxy opens a connection for each request.
+fn turns_beside_busy_networks(is_behind_proxy: bool) -> usize {
+    const BUSY: u8 = 63;
+    const WARM_UP: usize = 5_000;
+    let time = Cell::new(Duration::ZERO);
+    let clock = Box::new(move || time.replace(time.get() + Duration::from_micros(20)));
+    let mut world = Harness::with_clock(Limits::default(), &[PROXY], clock);
+    let ask = |world: &mut Harness, number: u8, is_behind_proxy: bool| match is_behind_proxy {
+        true => world.client_at(PROXY, forwarded_request("/query", &format!("30.{number}.0.1")).as_bytes()),
+        false => world.client_at([20, number, 0, 1], QUERY.as_bytes()),
+    };
+    let busy = (0..BUSY).flat_map(|number| [(number, true), (number, false)]);
+    let mut busy: Vec<_> = busy.map(|(number, kind)| (number, kind, ask(&mut world, number, kind))).collect();
+    let mut newcomer = None;
+    for turn in 0..10 * WARM_UP {
+        let (wire, _) = newcomer.get_or_insert_with(|| (Wire::default(), 0));
+        if !wire.text().is_empty() {
+            return turn - WARM_UP;
+        }
+        if turn == WARM_UP {
+            newcomer = Some(ask(&mut world, BUSY, is_behind_proxy));
+        }
+        assert!(world.server.serve_next(&mut world.service));
+        while world.server.flush_next() {}
+        if turn % 50 == 0 {
+            world.advance(Duration::from_millis(1));
+        }
+        for (number, kind, (wire, slot)) in &mut busy {
+            if !wire.text().is_empty() {
+                world.server.remove(*slot);
+                (*wire, *slot) = ask(&mut world, *number, *kind);
+            }
+        }
+    }
+    panic!("the newcomer has no answer");
+}
+
+#[test]
+fn a_newcomer_behind_a_proxy_waits_about_as_little_as_a_direct_one_beside_many_busy_networks() {
+    let [direct, behind_proxy] = [false, true].map(turns_beside_busy_networks);
+    assert!(behind_proxy < 100 && direct < 100, "{behind_proxy} turns behind the proxy, {direct} directly");
 }
 
 #[test]

@@ -147,6 +147,21 @@ fn the_copy_that_was_just_made_stays_although_others_have_a_later_date() {
 }
 
 #[test]
+fn copies_of_another_network_and_links_are_neither_removed_nor_counted() {
+    let folder = DataFolder::with(&ChainFiles::of("tiny"), 5);
+    let (config, other) = (hasty_network(folder.0.path(), 0, &[]), folder.beside("other"));
+    drop(Node::start(["--config", text(&config), "--data", text(&other)]));
+    let (copies, elsewhere) = (folder.beside("copies"), folder.beside("elsewhere"));
+    let (of_other, link) = (copies.join("2026-01-02T000000Z"), copies.join("2026-01-03T000000Z"));
+    backup(&other, &of_other).expect_success();
+    backup(&folder.path(), &elsewhere).expect_success();
+    std::os::unix::fs::symlink(&elsewhere, &link).expect("a link");
+    let kept = folder.run("backup", &["--keep", "1", text(&copies)]).expect_success();
+    assert_contains(&kept.stderr, &["WARN", text(&of_other), "of another network: it is kept"]);
+    assert_eq!((digest(&of_other), digest(&elsewhere), link.is_symlink()), (digest(&other), folder.digest(), true));
+}
+
+#[test]
 fn a_running_backup_is_neither_removed_nor_written_by_another_one() {
     let folder = DataFolder::with(&ChainFiles::of("tiny"), 5);
     let (data, copies) = (folder.path(), folder.beside("copies"));

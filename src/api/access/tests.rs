@@ -563,12 +563,12 @@ fn a_client_at_an_own_address_of_this_machine_is_as_local_as_one_at_its_loopback
     let (host, secret) = (("Host", "192.0.2.9:7890"), ("Authorization", secret.as_str()));
     let (proxy, page) = (("Via", "1.1 a"), ("User-Agent", "Mozilla/5.0 (X11; Linux x86_64)"));
     let (evil, origin) = (("Host", "evil.example:7890"), ("Origin", "http://evil.example"));
-    let status = |line: &str, headers: &[(&str, &str)], cookie: Option<&LocalCookie>, is_on_this_machine: bool| {
+    let status = |line: &str, headers: &[(&str, &str)], needed: Option<&LocalCookie>, is_on_this_machine: bool| {
         let mut request = TestRequest::new(line).with(headers).from([192, 0, 2, 9]);
         request.client.is_on_this_machine = is_on_this_machine;
         request.client.is_forwarded = headers.contains(&proxy);
-        let cookie = cookie.cloned();
-        request.send_to(&mut Api::new(Settings { cookie, ..settings() }), &scene).status
+        let (cookie, needs_cookie) = (Some(cookie.clone()), needed.is_some());
+        request.send_to(&mut Api::new(Settings { cookie, needs_cookie, ..settings() }), &scene).status
     };
     for (headers, with_cookie, by_address) in [
         (&[host][..], 401, 200),
@@ -578,6 +578,7 @@ fn a_client_at_an_own_address_of_this_machine_is_as_local_as_one_at_its_loopback
         (&[host, page], 401, 401),
         (&[host, origin], 401, 401),
         (&[evil], 401, 401),
+        (&[evil, secret], 200, 200),
         (&[("Host", "192.0.2.8:7890")], 401, 401),
     ] {
         let local = |cookie, here| status("GET /local/peers", headers, cookie, here);

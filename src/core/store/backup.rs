@@ -128,6 +128,9 @@ pub fn is_backup_running(folder: &Path) -> bool {
 /// Removes a copy, even an interrupted one. Leaves a folder with anything else alone, such as that of a node that runs
 /// on the copy, or of a copy in progress.
 pub fn remove_backup(folder: &Path) -> io::Result<()> {
+    if folder.is_symlink() {
+        return Err(io::Error::other("it is a symbolic link, which no backup makes"));
+    }
     let place = folder.join(FOLDER);
     if place.exists() {
         WorkFolder::take(&place).map(drop).map_err(|error| match error {

@@ -27,9 +27,10 @@ pub use crate::files::{DATA_FILE, sync_folder};
 /// Name of the lock table.
 pub const LOCK_TABLE_FILE: &str = "lock.mdb";
 
-/// Returns whether there is a store in a folder.
+/// Returns whether there is a store in a folder. If that cannot be found out there is, so that whoever opens it gets the
+/// error that says why.
 pub fn exists(folder: &Path) -> bool {
-    folder.join(DATA_FILE).exists()
+    crate::files::exists(&folder.join(DATA_FILE))
 }
 
 /// Returns the size of the store in a folder in bytes.

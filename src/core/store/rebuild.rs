@@ -34,7 +34,8 @@ pub(super) const FOLDER: &str = "reindex";
 
 /// Returns whether a rebuild was started in a folder and not finished.
 pub fn is_rebuild_pending(folder: &Path) -> bool {
-    exists(&folder.join(FOLDER))
+    let place = folder.join(FOLDER);
+    !place.is_symlink() && exists(&place)
 }
 
 /// A store, and the new store that is to replace it.
@@ -102,7 +103,7 @@ impl StoreRebuild {
 
 /// Returns the unfinished new store if it is part of the old one's chain, and whether it is complete.
 fn resume(old: &Store, place: &Path, identity: &ChainIdentity, options: Options) -> Result<Option<(Store, bool)>> {
-    if !exists(place) {
+    if place.is_symlink() || !exists(place) {
         return Ok(None);
     }
     let new = Store::open(place, identity, options)?;
@@ -134,7 +135,7 @@ fn disk_space(folder: &Path) -> Result<DiskSpace> {
     DiskSpace::of(folder, old.saturating_sub(built)).map_err(in_folder(folder))
 }
 
-/// Removes the remains of an unfinished store.
+/// Removes the remains of an unfinished store. A link in its place is removed itself.
 pub(super) fn remove_folder(place: &Path) -> io::Result<()> {
     if_present(std::fs::remove_dir_all(place)).map(drop).map_err(named(place))
 }

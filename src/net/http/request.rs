@@ -145,18 +145,27 @@ impl RequestReader {
 
     /// Returns the complete request, until [`finish_request`](Self::finish_request).
     pub fn request(&self) -> Option<Request<'_>> {
-        let Stage::Complete { head, route, body, .. } = &self.stage else { return None };
+        matches!(self.stage, Stage::Complete { .. }).then(|| self.begun_request()).flatten()
+    }
+
+    /// Returns the request whose head is complete, with an empty body as long as that is not.
+    pub fn begun_request(&self) -> Option<Request<'_>> {
+        let (head, route, body) = match &self.stage {
+            Stage::Complete { head, route, body, .. } => (head, *route, body.clone()),
+            Stage::Body { head, route, .. } => (head, route.id, 0..0),
+            Stage::Head { .. } | Stage::Rejected(_) => return None,
+        };
         let bytes = self.buffer.unread();
         let path = text(bytes, &head.path);
         Some(Request {
             method: text(bytes, &head.method),
             path: if path.is_empty() { "/" } else { path },
             query: head.query.as_ref().map(|range| text(bytes, range)),
-            body: &bytes[body.clone()],
+            body: &bytes[body],
             keep_alive: head.keep_alive,
             is_http_10: head.is_http_10,
             has_proxy_header: head.has_proxy_header,
-            route: *route,
+            route,
             header_lines: &bytes[head.headers.clone()],
         })
     }

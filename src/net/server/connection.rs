@@ -84,6 +84,8 @@ pub(super) struct Connection<S> {
     pub closing: Closing,
     /// Progress of the request or message being processed; `Done` if there is none.
     pub progress: Progress,
+    /// Whether the request in progress has said whose it is.
+    pub is_attributed: bool,
     /// It is a websocket whose end has not been reported.
     pub is_websocket: bool,
     /// It has a place; it was not rejected.
@@ -200,6 +202,7 @@ impl<S: Socket> Connection<S> {
             output: SendQueue::default(),
             closing: Closing::Open,
             progress: Progress::Done,
+            is_attributed: false,
             is_websocket: false,
             has_place: false,
             last_seen: now,

@@ -70,8 +70,8 @@ pub struct Server<S> {
     current: Option<ConnectionId>,
     spent: u32,
     uncharged: u32,
-    /// When the last turn ended.
-    pub(super) turn_ended: Duration,
+    /// Until when the time of the turn is charged: its end, once it has ended.
+    pub(super) counted_until: Duration,
     /// Slot at which the next measurement begins.
     next_measured: usize,
     next_serial: u32,
@@ -106,7 +106,7 @@ impl<S: Socket> Server<S> {
             current: None,
             spent: 0,
             uncharged: 0,
-            turn_ended: Duration::ZERO,
+            counted_until: Duration::ZERO,
             next_measured: 0,
             next_serial: 1,
             spare_response: None,
@@ -131,7 +131,7 @@ impl<S: Socket> Server<S> {
     /// Admits a connection, evicting another if needed, or rejects it with a 503. Returns its slot, or `None` if it was
     /// reset: its client has exceeded its work quota or is banned.
     pub fn admit(&mut self, mut socket: S, peer: Client) -> Option<usize> {
-        let (owner, now) = (Owner::at(peer.address), self.time.monotonic);
+        let (owner, now) = (self.owner_before_request(&peer), self.time.monotonic);
         // A proxy has connections of many clients. One on this machine may be a proxy, trusted or not, or the operator.
         let is_loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(&peer.address);
         let is_this_machine = peer.is_on_this_machine || is_loopback;
@@ -164,19 +164,41 @@ impl<S: Socket> Server<S> {
         Some(slot)
     }
 
-    /// Attributes a connection to a client: a proxy forwards requests of many.
-    fn set_client(&mut self, slot: usize, client: Client) {
+    /// Returns the owner of a connection without a request. A trusted proxy has the share of this machine until it has said
+    /// for which client a request is, as all its clients wait for that.
+    fn owner_before_request(&self, peer: &Client) -> Owner {
+        let is_proxy = self.limits.trusted_proxies.contains(peer.address);
+        if is_proxy { Owner::local(peer.address) } else { Owner::at(peer.address) }
+    }
+
+    /// Attributes a connection to a client: a proxy forwards requests of many. Returns whether it had another owner. The turn
+    /// so far counts for the new one: it has read the head of its request.
+    fn set_client(&mut self, slot: usize, client: Client, owner: Owner) -> bool {
         let now = self.time.monotonic;
-        let Some(connection) = self.slab.get_mut(slot).filter(|connection| connection.client != client) else { return };
+        let Some(connection) = self.slab.get_mut(slot) else { return false };
         connection.client = client;
-        let owner = Owner::of(&client);
-        let before = std::mem::replace(&mut connection.owner, owner);
-        if before != owner {
-            let (place, seen, held) = (connection.has_place, connection.last_seen, connection.counted_bytes);
-            self.clients.charge(before, std::mem::take(&mut self.uncharged), 0, now);
-            self.clients.places.hold(slot, owner, usize::from(place), seen);
-            self.clients.buffers.hold(slot, owner, held, now);
+        if std::mem::replace(&mut connection.owner, owner) == owner {
+            return false;
         }
+        let (place, seen, held) = (connection.has_place, connection.last_seen, connection.counted_bytes);
+        self.clients.places.hold(slot, owner, usize::from(place), seen);
+        self.clients.buffers.hold(slot, owner, held, now);
+        true
+    }
+
+    /// Attributes a connection between two requests to its proxy, if it has one.
+    fn return_to_proxy(&mut self, slot: usize) {
+        let Some(connection) = self.slab.get(slot).filter(|connection| !connection.is_attributed) else { return };
+        let peer = connection.peer;
+        if self.limits.trusted_proxies.contains(peer.address) {
+            self.set_client(slot, peer, self.owner_before_request(&peer));
+        }
+    }
+
+    /// Returns the microseconds of the turn so far, and begins to count again.
+    fn time_of_turn(&mut self) -> u32 {
+        let begun = std::mem::replace(&mut self.counted_until, (self.clock)());
+        u32::try_from(self.counted_until.saturating_sub(begun).as_micros()).unwrap_or(u32::MAX)
     }
 
     /// Charges units to a connection and its owner: to the owner's turns `took` microseconds, if that is more.

@@ -12,6 +12,7 @@ use super::eviction::trim;
 use super::{SOCKET_WORK_PER_SECOND, Server};
 use crate::http::{HttpError, Request, RequestReader};
 use crate::metrics::log_response;
+use crate::quota::Owner;
 use crate::service::{Client, Effects, Event, Exchange, Progress, Service};
 use crate::socket::Socket;
 use crate::websocket::{WsConnection, WsEvent};
@@ -69,12 +70,12 @@ impl<S: Socket> Server<S> {
         (self.current, self.spent, self.uncharged) = (Some(connection.id), 0, 0);
         input.buffer().acquire(&mut self.spare_input);
         connection.output.acquire(&mut self.spare_output);
-        let begun = (self.clock)();
+        self.counted_until = (self.clock)();
         let stays_open = self.run(slot, &mut input, service);
-        self.turn_ended = (self.clock)();
-        let took = self.turn_ended.saturating_sub(begun).as_micros();
+        let took = self.time_of_turn();
         self.current = None;
-        self.charge_owner(slot, self.uncharged, u32::try_from(took).unwrap_or(u32::MAX));
+        self.charge_owner(slot, self.uncharged, took);
+        self.return_to_proxy(slot);
         input.release(&mut self.spare_input);
         trim(&mut self.spare_input);
         if stays_open && let Some(connection) = self.slab.get_mut(slot) {
@@ -162,21 +163,29 @@ impl<S: Socket> Server<S> {
     /// Handles the next request, or continues the one in progress.
     fn step_http(&mut self, slot: usize, input: &mut Input, service: &mut impl Service) -> Step {
         let Input { protocol: Protocol::Http(reader), pending } = input else { return Step::Waiting };
-        match self.read_request(slot, reader, service) {
-            Ok(true) => {}
-            Ok(false) => return Step::Waiting,
+        let is_complete = match self.read_request(slot, reader, service) {
+            Ok(is_complete) => is_complete,
             Err(error) => {
                 *input = Input::new();
                 self.send_rejection(slot, error);
                 return Step::Waiting;
             }
+        };
+        // What comes after the head waits for a turn of the client that it names.
+        if let Some(request) = reader.begun_request()
+            && self.attribute(slot, &request, service)
+        {
+            return Step::Exhausted;
+        }
+        if !is_complete {
+            return Step::Waiting;
         }
         let Some(connection) = self.slab.get(slot) else { return Step::Waiting };
         let Some(request) = reader.request() else { return Step::Waiting };
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
-        // A resumed request is not counted again in the client's rate.
-        let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot, &request, service) };
         let Some(client) = self.slab.get(slot).map(|connection| connection.client) else { return Step::Waiting };
+        // A resumed request is not counted again in the client's rate.
+        let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot) };
         let mut current = pending.take().unwrap_or_else(|| {
             let mut empty = self.spare_response.take().unwrap_or_default();
             empty.reset();
@@ -268,10 +277,11 @@ impl<S: Socket> Server<S> {
             response.reset();
         }
         self.spare_response = Some(current);
-        if !is_upgrade && self.limits.trusted_proxies.contains(connection.peer.address) {
-            // The next request of a proxy may be of another client.
-            let proxy = connection.peer;
-            self.set_client(slot, proxy);
+        // The next request of a proxy may be of another client.
+        connection.is_attributed = is_upgrade;
+        if self.limits.trusted_proxies.contains(connection.peer.address) {
+            let (units, took) = (mem::take(&mut self.uncharged), self.time_of_turn());
+            self.charge_owner(slot, units, took);
         }
         is_upgrade
     }
@@ -330,15 +340,22 @@ impl<S: Socket> Server<S> {
         Step::Handled
     }
 
-    /// Attributes a connection to the client of a request, and counts the request.
-    fn count_request(&mut self, slot: usize, request: &Request<'_>, service: &impl Service) -> RateLimit {
-        let Some(connection) = self.slab.get(slot) else { return RateLimit::Within };
+    /// Attributes a connection to the client of a request, once. Returns whether it had another owner.
+    fn attribute(&mut self, slot: usize, request: &Request<'_>, service: &impl Service) -> bool {
+        let Some(connection) = self.slab.get_mut(slot) else { return false };
+        if mem::replace(&mut connection.is_attributed, true) {
+            return false;
+        }
         let mut client = Client::of(request, connection.peer, &self.limits.trusted_proxies);
         client.is_local = service.is_local(&client, request);
-        self.set_client(slot, client);
+        self.set_client(slot, client, Owner::of(&client))
+    }
+
+    /// Counts a request of the client.
+    fn count_request(&mut self, slot: usize) -> RateLimit {
         let Some(connection) = self.slab.get(slot) else { return RateLimit::Within };
-        let limit = self.limits.requests_per_second;
-        self.clients.count_request(connection.owner, client.listener, limit, self.time.monotonic)
+        let (limit, listener) = (self.limits.requests_per_second, connection.client.listener);
+        self.clients.count_request(connection.owner, listener, limit, self.time.monotonic)
     }
 
     /// Charges received input. Input from a proxy counts against the turn's budget only.
