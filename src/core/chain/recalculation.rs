@@ -9,7 +9,7 @@ use crate::importance::{Calculation, CalculationParameters, Importances};
 use crate::model::{Address, Amount, Hash256, Height, Network};
 use crate::rules::Rejection;
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
-use crate::store::{Read, Result, Store, StoreError, Table, WriteTxn, block_key};
+use crate::store::{Read, Result, Store, StoreError, Table, WriteTxn, block_key, height_of_key};
 
 /// Rows, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -320,8 +320,7 @@ impl Recalculation {
         let mut left = ENTRIES_PER_STEP;
         for entry in txn.entries_from(Table::Outlinks, &[], &block_key(height))? {
             let (key, row) = entry?;
-            let found = key.try_into().map(u64::from_be_bytes).map(Height);
-            let found = found.map_err(|_| StoreError::Damaged("outlinks"))?;
+            let found = height_of_key(key, "outlinks")?;
             let outlinks = Outlink::read_all(row)?;
             if outlinks.iter().any(|outlink| outlink.sender.max(outlink.recipient).0 >= ids) {
                 return Err(StoreError::Damaged("outlinks").into());

@@ -425,17 +425,14 @@ impl Snapshot<'_> {
     /// position. If a range is damaged or cannot be read, the next call continues after it.
     pub fn verify_next(&self, position: &mut VerifyPosition) -> Result<Option<u64>> {
         let Some((table, key)) = position.advance() else { return Ok(None) };
-        let compared = match self.range(table, &key) {
-            Ok(range) => {
-                position.continue_at(table, &key, range.end.as_deref());
-                self.verify_range(table, &range.first).map(|range| Some(range.sum.bytes))
-            }
-            Err(error) => {
-                position.continue_at(table, &key, self.next_range(table, &key)?.as_deref());
-                Err(error)
-            }
+        let range = self.range(table, &key);
+        let next = match &range {
+            Ok(range) => range.end.clone(),
+            Err(_) => self.next_range(table, &key)?,
         };
-        compared.inspect_err(|_| self.store.verified.record_damage(table))
+        position.continue_at(table, &key, next.as_deref());
+        let verified = range.and_then(|range| self.verify_range(table, &range.first));
+        verified.map(|range| Some(range.sum.bytes)).inspect_err(|_| self.store.verified.record_damage(table))
     }
 
     /// Returns the start of the next range after a key, even if checksums are damaged.
