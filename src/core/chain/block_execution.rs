@@ -135,7 +135,7 @@ impl BlockExecution {
     }
 
     /// Checks one signature. Returns whether all are checked.
-    pub fn verify_step(&mut self, verifier: &mut Verifier) -> Result<bool, Rejection> {
+    pub fn verify_step(&mut self, verifier: &mut Verifier) -> RuleResult<bool> {
         if let ExecutionStage::CheckingSignatures(check) = &mut self.stage {
             self.unfinished = check.next_transaction(&self.block);
             if check.step(&self.block, verifier)? {
@@ -158,7 +158,7 @@ impl BlockExecution {
         common: Height,
         network: &Network,
         verifier: &mut Verifier,
-    ) -> Result<StoredHeader, Rejection> {
+    ) -> RuleResult<StoredHeader> {
         let header = self.header.map_or_else(|| self.check_header(parent, network, verifier), Ok)?;
         self.header = Some(header);
         let Some(parent) = parent.block.as_ref().filter(|_| !self.is_trusted) else {
@@ -182,7 +182,7 @@ impl BlockExecution {
         txn: &mut WriteTxn<'_>,
         tip: &ChainTip,
         env: &mut ExecutionContext<'_>,
-    ) -> Result<Option<StoredHeader>, Rejection> {
+    ) -> RuleResult<Option<StoredHeader>> {
         let (network, count) = (env.network, self.block.transactions.len());
         let Some(header) = self.header.filter(|_| self.is_proven) else {
             self.prove(txn, tip, tip.height(), network, env.verifier)?;
@@ -270,7 +270,7 @@ impl BlockExecution {
         parent: &ChainTip,
         network: &Network,
         verifier: &mut Verifier,
-    ) -> Result<StoredHeader, Rejection> {
+    ) -> RuleResult<StoredHeader> {
         require(self.block.height == parent.height().next(), ValidationResult::FailureBlockUnexpectedHeight)?;
         let difficulty = next_difficulty(&parent.window, network)?;
         let (mut generation_hash, mut score) = (network.generation_hash, 0);
@@ -317,12 +317,7 @@ impl BlockExecution {
     }
 
     /// Checks the block as a whole and credits it. Returns the leases that end with it.
-    fn credit(
-        &mut self,
-        txn: &mut WriteTxn<'_>,
-        tip: &ChainTip,
-        env: &ExecutionContext<'_>,
-    ) -> Result<Expiry, Rejection> {
+    fn credit(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip, env: &ExecutionContext<'_>) -> RuleResult<Expiry> {
         let mut ledger = Ledger { txn, block: &mut self.context, network: env.network };
         if self.block.height != Height::NEMESIS {
             rules::check_block(&self.block, &self.hashes, &validation_context(&ledger, env.now))?;
@@ -389,7 +384,7 @@ impl SignatureCheck {
     }
 
     /// Checks one signature, of a transaction or a cosignature. Returns `false` once all are checked.
-    pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> Result<bool, Rejection> {
+    pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> RuleResult<bool> {
         if let Some(cosignature) = self.pending_cosignature(block) {
             self.cosignatures += 1;
             self.require_good(cosignature, &cosignature.signed_bytes(), verifier)?;
@@ -422,7 +417,7 @@ impl SignatureCheck {
 }
 
 /// Returns the difficulty of the next block. Fails if the time stamps of the blocks before do not advance.
-pub fn next_difficulty(window: &DifficultyWindow, network: &Network) -> Result<u64, Rejection> {
+pub fn next_difficulty(window: &DifficultyWindow, network: &Network) -> RuleResult<u64> {
     let difficulty = window.difficulty(network.chain.target_time);
     difficulty.ok_or_else(|| Rejection::impossible("BigInteger divide by zero"))
 }

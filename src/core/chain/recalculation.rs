@@ -7,7 +7,7 @@ use std::vec;
 
 use crate::importance::{Calculation, CalculationParameters, Importances};
 use crate::model::{Address, Amount, Hash256, Height, Network};
-use crate::rules::Rejection;
+use crate::rules::{Rejection, RuleResult};
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
 use crate::store::{Read, Result, Store, StoreError, Table, WriteTxn, block_key, height_of_key};
 
@@ -160,7 +160,7 @@ enum RecalculationStage {
 }
 
 /// The stage that follows a step.
-type NextStage = Result<RecalculationStage, Rejection>;
+type NextStage = RuleResult<RecalculationStage>;
 
 /// Returns the importance height for which importances are calculated after a block, or `None` if none are due. They
 /// are due after the first block and after every 359th.
@@ -176,12 +176,7 @@ impl Recalculation {
     }
 
     /// Does one piece of work. Returns whether there is more.
-    pub fn step(
-        &mut self,
-        txn: &mut WriteTxn<'_>,
-        network: &Network,
-        cache: &mut StakeCache,
-    ) -> Result<bool, Rejection> {
+    pub fn step(&mut self, txn: &mut WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> RuleResult<bool> {
         self.stage = match std::mem::replace(&mut self.stage, RecalculationStage::Done) {
             RecalculationStage::Starting => self.begin(txn, network, cache)?,
             RecalculationStage::AllAccounts(from) => self.read_accounts(from, txn, network, cache)?,

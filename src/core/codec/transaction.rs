@@ -2,7 +2,9 @@
 
 use super::binary::{BinaryDecoder, BinaryEncoder};
 use super::mosaic::{read_definition, read_mosaic, read_mosaic_id, read_namespace, write_mosaic_id};
-use super::{ByteReader, Context, Decoder, Encoder, Measure, ReadError, Readable, SigningForm, Writable, limits};
+use super::{
+    ByteReader, Context, Decoder, Encoder, Measure, ReadError, Readable, Result, SigningForm, Writable, limits,
+};
 use crate::crypto::PublicKey;
 use crate::crypto::hash::{keccak256, keccak256_parts};
 use crate::model::mosaic::{NameError, is_part};
@@ -86,7 +88,7 @@ impl Transaction {
     }
 
     /// Reads a transaction from the start of `bytes`.
-    pub fn from_bytes(bytes: &[u8], form: SigningForm, context: Context) -> Result<Transaction, ReadError> {
+    pub fn from_bytes(bytes: &[u8], form: SigningForm, context: Context) -> Result<Transaction> {
         read(&mut BinaryDecoder::new(bytes, context), form)
     }
 }
@@ -100,7 +102,7 @@ impl Writable for Transaction {
 
 /// Read in the verifiable form.
 impl Readable for Transaction {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self> {
         read(source, SigningForm::Verifiable)
     }
 }
@@ -217,7 +219,7 @@ fn write_modifications(sink: &mut impl Encoder, body: &AggregateModification, ne
 }
 
 /// Reads the fields of a transaction and normalises it.
-pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Transaction, ReadError> {
+pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Transaction> {
     let code = source.need_i32("type")?;
     let unknown = || ReadError::Argument(format!("Unknown transaction type: {code}"));
     let kind = TransactionKind::from_code(code).ok_or_else(unknown)?;
@@ -258,7 +260,7 @@ fn effective_fee(fee: Amount, signer: &PublicKey, context: &Context) -> Amount {
     if free { Amount::ZERO } else { fee }
 }
 
-fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Transfer, ReadError> {
+fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Transfer> {
     let recipient = source.address("recipient")?;
     let amount = source.amount("amount")?;
     let message = source.object("message", read_message)?.filter(|message| !message.payload.is_empty());
@@ -267,7 +269,7 @@ fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Tran
     Ok(Transfer { recipient, amount, message, mosaics })
 }
 
-fn read_message<'a, S: Decoder<'a>>(source: &mut S) -> Result<Message, ReadError> {
+fn read_message<'a, S: Decoder<'a>>(source: &mut S) -> Result<Message> {
     let code = source.need_i32("type")?;
     let kind =
         MessageKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown message type: {code}")))?;
@@ -275,7 +277,7 @@ fn read_message<'a, S: Decoder<'a>>(source: &mut S) -> Result<Message, ReadError
 }
 
 /// Merges mosaics with the same id and sorts them in wire order: by the text `namespace:name : quantity`.
-fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
+fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>> {
     mosaics.sort_by(|a, b| a.id.cmp(&b.id));
     let mut merged: Vec<Mosaic> = Vec::with_capacity(mosaics.len());
     for mosaic in mosaics {
@@ -293,14 +295,14 @@ fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
     Ok(merged)
 }
 
-fn read_importance_transfer<'a, S: Decoder<'a>>(source: &mut S) -> Result<ImportanceTransfer, ReadError> {
+fn read_importance_transfer<'a, S: Decoder<'a>>(source: &mut S) -> Result<ImportanceTransfer> {
     let mode = source.need_i32("mode")?;
     let remote = source.public_key("remoteAccount")?;
     let mode = LinkMode::from_code(mode).ok_or(ReadError::Incompatible("mode"))?;
     Ok(ImportanceTransfer { mode, remote })
 }
 
-fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification, ReadError> {
+fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification> {
     let mut modifications = source.need_list("modifications", |source| {
         let kind = ModificationKind::from_code(source.need_i32("modificationType")?)
             .ok_or_else(|| ReadError::Argument("invalid mode".to_owned()))?;
@@ -326,11 +328,7 @@ fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result
     Ok(AggregateModification { modifications, min_cosignatories_change: change })
 }
 
-fn read_multisig<'a, S: Decoder<'a>>(
-    source: &mut S,
-    form: SigningForm,
-    signer: &PublicKey,
-) -> Result<Multisig, ReadError> {
+fn read_multisig<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm, signer: &PublicKey) -> Result<Multisig> {
     let inner = source.need_object("otherTrans", |source| read(source, SigningForm::NonVerifiable))?;
     let cosignatures = match form {
         SigningForm::Verifiable => source.need_list("signatures", |source| read(source, SigningForm::Verifiable))?,
@@ -350,7 +348,7 @@ fn normalise_cosignatures(
     inner: &Transaction,
     signer: &PublicKey,
     network: NetworkByte,
-) -> Result<Vec<Transaction>, ReadError> {
+) -> Result<Vec<Transaction>> {
     if list.is_empty() {
         return Ok(list);
     }
@@ -369,7 +367,7 @@ fn normalise_cosignatures(
     Ok(cosignatures.into_iter().map(|(_, cosignature)| cosignature).collect())
 }
 
-fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &Address) -> Result<(), ReadError> {
+fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &Address) -> Result<()> {
     let Body::Cosignature(body) = &cosignature.body else {
         return Err(ReadError::Internal("a list of cosignatures holds another kind of transaction".to_owned()));
     };
@@ -383,7 +381,7 @@ fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &
     Err(ReadError::Argument(problem.to_owned()))
 }
 
-fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespace, ReadError> {
+fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespace> {
     let rental_fee_sink = source.address("rentalFeeSink")?;
     let rental_fee = source.amount("rentalFee")?;
     let new_part = source.need_string("newPart", limits::MAX_TEXT_UTF16)?.into_owned();
@@ -397,7 +395,7 @@ fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespa
 fn read_definition_creation<'a, S: Decoder<'a>>(
     source: &mut S,
     signer: &PublicKey,
-) -> Result<MosaicDefinitionCreation, ReadError> {
+) -> Result<MosaicDefinitionCreation> {
     let definition = source.need_object("mosaicDefinition", read_definition)?;
     let creation_fee_sink = source.address("creationFeeSink")?;
     let creation_fee = source.amount("creationFee")?;
@@ -408,7 +406,7 @@ fn read_definition_creation<'a, S: Decoder<'a>>(
     Ok(MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee })
 }
 
-fn read_supply_change<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicSupplyChange, ReadError> {
+fn read_supply_change<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicSupplyChange> {
     let mosaic = source.need_object("mosaicId", read_mosaic_id)?;
     let code = source.need_i32("supplyType")?;
     let delta = source.quantity("delta")?;

@@ -22,7 +22,7 @@ use crate::crypto::{KeyPair, PublicKey};
 use crate::model::network::Forks;
 use crate::model::transaction::{Hashes, wire_version};
 use crate::model::{Address, Block, BlockKind, Body, Hash256, Height, Network, Timestamp, Transaction};
-use crate::rules::{ConflictSet, Purpose, Rejection, ValidationContext, check_block, check_transaction};
+use crate::rules::{ConflictSet, Purpose, Rejection, RuleResult, ValidationContext, check_block, check_transaction};
 use crate::state::{self, BlockContext, Ledger};
 use crate::store::{Changes, Overlay, Result, StoredHeader, tip};
 
@@ -160,7 +160,7 @@ impl HarvestRound {
     }
 
     /// Creates the block and checks it by all rules for blocks on the state before it.
-    fn create(&self, key: &KeyPair, selection: TxSelection, chain: &ChainSnapshot<'_>) -> Result<Harvested, Rejection> {
+    fn create(&self, key: &KeyPair, selection: TxSelection, chain: &ChainSnapshot<'_>) -> RuleResult<Harvested> {
         let (state, network) = (chain.snapshot, chain.network);
         let TxSelection { selected, hashes, .. } = selection;
         let mut block = Block {
@@ -244,7 +244,7 @@ impl TxSelection {
         Ok(true)
     }
 
-    fn add(&mut self, transaction: Rc<Transaction>, chain: &ChainSnapshot<'_>) -> Result<(), Rejection> {
+    fn add(&mut self, transaction: Rc<Transaction>, chain: &ChainSnapshot<'_>) -> RuleResult {
         let (height, now, network) = (self.height, self.timestamp, chain.network);
         self.changes.set_savepoint();
         let mut overlay = Overlay::new(chain.snapshot, &mut self.changes);
