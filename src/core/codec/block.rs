@@ -2,7 +2,7 @@
 
 use super::binary::{BinaryDecoder, BinaryEncoder};
 use super::transaction;
-use super::{Context, Decoder, Encoder, ReadError, Readable, Result, SigningForm, Writable};
+use super::{Context, Decoder, Encoder, Readable, Result, SigningForm, Writable};
 use crate::crypto::hash::keccak256;
 use crate::model::{Block, BlockKind, Hash256, Height, Transaction};
 
@@ -118,10 +118,8 @@ fn write_head(sink: &mut impl Encoder, block: &Block, form: SigningForm) {
 
 /// Reads the fields of a block.
 pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Block> {
-    let code = source.need_i32("type")?;
-    let kind = BlockKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown block type: {code}")))?;
     Ok(Block {
-        kind,
+        kind: source.need_kind("type", BlockKind::from_code, "Unknown block type")?,
         version: source.need_i32("version")?,
         timestamp: source.timestamp("timeStamp")?,
         signer: source.public_key("signer")?,

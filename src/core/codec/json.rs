@@ -196,7 +196,7 @@ impl<'a> JsonDecoder<'a> {
     pub fn new(value: &'a Value, context: Context) -> Result<JsonDecoder<'a>> {
         match value {
             Value::Object(members) => Ok(JsonDecoder::of(members, context, 0)),
-            _ => Err(ReadError::Argument("JSON Object was expected".to_owned())),
+            _ => Err(ReadError::argument("JSON Object was expected")),
         }
     }
 
@@ -272,7 +272,7 @@ impl<'a> Decoder<'a> for JsonDecoder<'a> {
         if let Err(error) = decode_hex_into(text, &mut bytes) {
             // The bytes may be part of a secret.
             bytes.wipe();
-            return Err(ReadError::Argument(format!("org.apache.commons.codec.DecoderException: {error}")));
+            return Err(ReadError::argument(format!("org.apache.commons.codec.DecoderException: {error}")));
         }
         bytes.truncate(limits::MAX_BYTES);
         Ok(Some(Cow::Owned(bytes)))

@@ -105,7 +105,7 @@ pub fn parse(body: &[u8]) -> Result<Wiped<lenient_json::Value>> {
 
 /// Returns the error for a body that is not JSON.
 pub fn not_json(_: lenient_json::LenientJsonError) -> ReadError {
-    ReadError::Argument("JSON Object was expected".to_owned())
+    ReadError::argument("JSON Object was expected")
 }
 
 /// Whether an entity is written with its own signature and cosignatures.
@@ -230,6 +230,11 @@ pub enum Measure {
 }
 
 impl ReadError {
+    /// Creates the error for a value that is not allowed.
+    pub fn argument(text: impl ToString) -> ReadError {
+        ReadError::Argument(text.to_string())
+    }
+
     /// Wraps this error as the failure to read the enclosing entity in the binary format. The text includes the name of
     /// the inner exception, once for each level.
     pub fn nested(self) -> ReadError {
@@ -313,6 +318,12 @@ pub trait Decoder<'a>: Sized {
         self.i32(label)?.ok_or(ReadError::Missing(label))
     }
 
+    /// Reads a required value of an enum by its number. In the error, an unknown number follows the text `unknown`.
+    fn need_kind<T>(&mut self, label: &'static str, of: impl Fn(i32) -> Option<T>, unknown: &str) -> Result<T> {
+        let code = self.need_i32(label)?;
+        of(code).ok_or_else(|| ReadError::argument(format!("{unknown}: {code}")))
+    }
+
     /// Reads a required 64-bit integer.
     fn need_i64(&mut self, label: &'static str) -> Result<i64> {
         self.i64(label)?.ok_or(ReadError::Missing(label))
@@ -364,27 +375,25 @@ pub trait Decoder<'a>: Sized {
     /// Reads a required block height.
     fn height(&mut self, label: &'static str) -> Result<Height> {
         let height = u64::try_from(self.need_i64(label)?).ok().filter(|height| *height > 0);
-        height.map(Height).ok_or_else(|| ReadError::Argument("height must be positive".to_owned()))
+        height.map(Height).ok_or_else(|| ReadError::argument("height must be positive"))
     }
 
     /// Reads a required time stamp.
     fn timestamp(&mut self, label: &'static str) -> Result<Timestamp> {
         let time = Some(Timestamp(self.need_i32(label)?)).filter(|time| time.0 >= 0);
-        time.ok_or_else(|| ReadError::Argument("time must be non-negative".to_owned()))
+        time.ok_or_else(|| ReadError::argument("time must be non-negative"))
     }
 
     /// Reads a required public key.
     fn public_key(&mut self, label: &'static str) -> Result<PublicKey> {
-        let bytes = self.need_bytes(label)?;
-        let key = bytes.as_ref().try_into().map(PublicKey);
-        key.map_err(|_| ReadError::Argument("publicKey must be in compressed form".to_owned()))
+        PublicKey::try_from(&*self.need_bytes(label)?).map_err(ReadError::argument)
     }
 
     /// Reads a required signature.
     fn signature(&mut self, label: &'static str) -> Result<Signature> {
         let bytes = self.need_bytes(label)?;
         let signature = bytes.as_ref().try_into().map(Signature);
-        signature.map_err(|_| ReadError::Argument("binary signature representation must be 64 bytes".to_owned()))
+        signature.map_err(|_| ReadError::argument("binary signature representation must be 64 bytes"))
     }
 
     /// Reads a required hash of any length.

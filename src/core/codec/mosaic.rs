@@ -7,14 +7,14 @@ use crate::model::{Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, N
 
 /// Parses a namespace name.
 pub fn read_namespace(text: &str) -> Result<NamespaceId> {
-    NamespaceId::parse(text).map_err(|error| ReadError::Argument(error.to_string()))
+    NamespaceId::parse(text).map_err(ReadError::argument)
 }
 
 /// Reads the fields of a mosaic id.
 pub fn read_mosaic_id<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicId> {
     let namespace = read_namespace(&source.need_string("namespaceId", limits::MAX_TEXT_UTF16)?)?;
     let name = source.need_string("name", limits::MAX_TEXT_UTF16)?;
-    MosaicId::new(namespace, &name).map_err(|error| ReadError::Argument(error.to_string()))
+    MosaicId::new(namespace, &name).map_err(ReadError::argument)
 }
 
 /// Writes the fields of a mosaic id.
@@ -61,7 +61,7 @@ fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties> {
     let divisibility = find("divisibility").map_or(Ok(0), parse_i32)?;
     let divisibility = u8::try_from(divisibility).ok().filter(|d| *d <= MAX_DIVISIBILITY);
     let divisibility = divisibility.ok_or_else(|| {
-        ReadError::Argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive"))
+        ReadError::argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive"))
     })?;
     let initial_supply = find("initialSupply").map_or(Ok(1000), parse_i64)?;
     let initial_supply =
@@ -73,7 +73,7 @@ fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties> {
         transferable: read_flag(find("transferable"), true)?,
     };
     if initial_supply > properties.max_supply() {
-        return Err(ReadError::Argument(format!(
+        return Err(ReadError::argument(format!(
             "cannot add 0 to {initial_supply} for mosaic with divisibility {divisibility}"
         )));
     }
@@ -113,9 +113,7 @@ impl Writable for MosaicDefinition {
 }
 
 fn read_levy<'a, S: Decoder<'a>>(source: &mut S) -> Result<Levy> {
-    let code = source.need_i32("type")?;
-    let kind = LevyKind::from_code(code)
-        .ok_or_else(|| ReadError::Argument(format!("Invalid mosaic transfer fee type: {code}")))?;
+    let kind = source.need_kind("type", LevyKind::from_code, "Invalid mosaic transfer fee type")?;
     let recipient = source.address("recipient")?;
     let mosaic = source.need_object("mosaicId", read_mosaic_id)?;
     Ok(Levy { kind, recipient, mosaic, fee: source.quantity("fee")? })

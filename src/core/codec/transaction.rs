@@ -220,9 +220,7 @@ fn write_modifications(sink: &mut impl Encoder, body: &AggregateModification, ne
 
 /// Reads the fields of a transaction and normalises it.
 pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Transaction> {
-    let code = source.need_i32("type")?;
-    let unknown = || ReadError::Argument(format!("Unknown transaction type: {code}"));
-    let kind = TransactionKind::from_code(code).ok_or_else(unknown)?;
+    let kind = source.need_kind("type", TransactionKind::from_code, "Unknown transaction type")?;
     let version = source.need_i32("version")?;
     let timestamp = source.timestamp("timeStamp")?;
     let signer = source.public_key("signer")?;
@@ -270,9 +268,7 @@ fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Tran
 }
 
 fn read_message<'a, S: Decoder<'a>>(source: &mut S) -> Result<Message> {
-    let code = source.need_i32("type")?;
-    let kind =
-        MessageKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown message type: {code}")))?;
+    let kind = source.need_kind("type", MessageKind::from_code, "Unknown message type")?;
     Ok(Message { kind, payload: source.need_bytes("payload")?.into_owned() })
 }
 
@@ -305,7 +301,7 @@ fn read_importance_transfer<'a, S: Decoder<'a>>(source: &mut S) -> Result<Import
 fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification> {
     let mut modifications = source.need_list("modifications", |source| {
         let kind = ModificationKind::from_code(source.need_i32("modificationType")?)
-            .ok_or_else(|| ReadError::Argument("invalid mode".to_owned()))?;
+            .ok_or_else(|| ReadError::argument("invalid mode"))?;
         Ok(Modification { kind, cosignatory: source.public_key("cosignatoryAccount")? })
     })?;
     let read_change = |source: &mut S| source.need_i32("relativeChange");
@@ -316,7 +312,7 @@ fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result
         } else {
             "Cosignatory modifications cannot be empty"
         };
-        return Err(ReadError::Argument(text.to_owned()));
+        return Err(ReadError::argument(text));
     }
     let Context { network, trusted, .. } = *source.context();
     if !trusted {
@@ -378,7 +374,7 @@ fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &
     } else {
         return Ok(());
     };
-    Err(ReadError::Argument(problem.to_owned()))
+    Err(ReadError::argument(problem))
 }
 
 fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespace> {
@@ -386,7 +382,7 @@ fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespa
     let rental_fee = source.amount("rentalFee")?;
     let new_part = source.need_string("newPart", limits::MAX_TEXT_UTF16)?.into_owned();
     if !is_part(&new_part) {
-        return Err(ReadError::Argument(NameError::bad_part(&new_part).to_string()));
+        return Err(ReadError::argument(NameError::bad_part(&new_part)));
     }
     let parent = source.string("parent", limits::MAX_TEXT_UTF16)?.map(|text| read_namespace(&text)).transpose()?;
     Ok(ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent })
@@ -400,8 +396,7 @@ fn read_definition_creation<'a, S: Decoder<'a>>(
     let creation_fee_sink = source.address("creationFeeSink")?;
     let creation_fee = source.amount("creationFee")?;
     if definition.creator != *signer {
-        let text = "transaction signer and mosaic definition creator must be identical";
-        return Err(ReadError::Argument(text.to_owned()));
+        return Err(ReadError::argument("transaction signer and mosaic definition creator must be identical"));
     }
     Ok(MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee })
 }
@@ -411,11 +406,10 @@ fn read_supply_change<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicSupply
     let code = source.need_i32("supplyType")?;
     let delta = source.quantity("delta")?;
     if !(1..=MAX_SUPPLY_DELTA).contains(&delta) {
-        let text = format!("delta must be between 1 and {MAX_SUPPLY_DELTA} inclusive");
-        return Err(ReadError::Argument(text));
+        return Err(ReadError::argument(format!("delta must be between 1 and {MAX_SUPPLY_DELTA} inclusive")));
     }
-    let kind = SupplyChangeKind::from_code(code)
-        .ok_or_else(|| ReadError::Argument("supply type validity must be true".to_owned()))?;
+    let kind =
+        SupplyChangeKind::from_code(code).ok_or_else(|| ReadError::argument("supply type validity must be true"))?;
     Ok(MosaicSupplyChange { mosaic, kind, delta })
 }
 
