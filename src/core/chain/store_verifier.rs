@@ -98,8 +98,7 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
 
     /// Compares the header of an imported block, and the lookup of its transactions by hash.
     pub fn verify_block(&mut self, computed: &StoredHeader) -> Compared {
-        let ours = stored_header(self.ours, computed.height)?;
-        let ours = ours.ok_or(StoreError::Damaged("a block is missing"))?;
+        let ours = stored_header(self.ours, computed.height)?.ok_or(StoreError::Damaged("a block is missing"))?;
         if let Some(member) = first_difference(&ours, computed) {
             return Err(StoreDifference::Block(computed.height, member).into());
         }

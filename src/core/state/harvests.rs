@@ -8,7 +8,7 @@
 use super::account::{AccountId, account_at};
 use super::bytes::stored;
 use crate::model::{Address, Height};
-use crate::store::{Read, Result, StoreError, StoredHeader, Table, Write, block_key, block_row, height_of_key};
+use crate::store::{Read, Result, StoreError, StoredHeader, Table, Write, block_key, height_of_key, stored_header};
 
 /// Blocks from one skip pointer of a list to the next.
 const SKIP_POINTER_EVERY: u32 = 32;
@@ -59,8 +59,7 @@ pub fn for_each_harvest_before(
         height = height_of_key(pointed, "the height of a harvested block")?;
     }
     while height.0 > 0 {
-        let row = block_row(state, height)?.ok_or(StoreError::Damaged("a harvested block is missing"))?;
-        let header = row.header;
+        let header = stored_header(state, height)?.ok_or(StoreError::Damaged("a harvested block is missing"))?;
         let [of_signer, of_beneficiary] = header.previous_harvests;
         let previous = if header.beneficiary == Some(*address) { of_beneficiary } else { of_signer };
         if height < before && !visit(header)? {

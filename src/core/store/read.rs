@@ -247,12 +247,8 @@ impl<'a> TableCursor<'a> {
             PREVIOUS => (found, before),
             _ => (found, None),
         };
-        let is_in_order = match (low, high) {
-            (Some(low), Some(high)) if operation == SET_RANGE => low <= high,
-            (Some(low), Some(high)) => low < high,
-            _ => true,
-        };
-        if !is_in_order {
+        let is_in_order = |(low, high)| low < high || operation == SET_RANGE && low == high;
+        if !low.zip(high).is_none_or(is_in_order) {
             return Err(StoreError::Incomplete { table: self.table, first: low.unwrap_or_default().to_vec() });
         }
         verify.ensure_verified(self.table, low.unwrap_or_default(), high)?;
