@@ -269,12 +269,7 @@ fn importance_value(last: AccountImportance) -> Value {
 }
 
 fn status_name(status: RemoteStatus) -> String {
-    let (role, phase) = match status {
-        RemoteStatus::NotSet => return "NOT_SET".to_owned(),
-        RemoteStatus::Owner(phase) => ("OWNER", phase),
-        RemoteStatus::Remote(phase) => ("REMOTE", phase),
-    };
-    format!("{role}_{}", format!("{phase:?}").to_uppercase())
+    status.map_or("NOT_SET".to_owned(), |(role, phase)| format!("{role:?}_{phase:?}").to_uppercase())
 }
 
 fn link_value(link: &RemoteLink) -> Value {
