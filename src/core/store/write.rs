@@ -177,6 +177,12 @@ impl WriteTxn<'_> {
         Ok(sum)
     }
 
+    /// Removes a row.
+    fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        let store = self.base.store;
+        store.written(self.base.transaction.del(store.database(table)?, &key, None))
+    }
+
     /// Writes a row that may come after all others. If it does, its page is filled before the next one is started;
     /// otherwise LMDB would leave every page half empty. Returns `false` if there is already a row with the key.
     fn append(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -250,9 +256,9 @@ impl WriteTxn<'_> {
                 Some(sum) => {
                     self.write(Table::Checksums, &key, sum.to_bytes().as_flattened(), WriteFlags::empty())?;
                 }
-                None => match self.base.transaction.del(self.base.store.database(Table::Checksums)?, &key, None) {
-                    Err(lmdb::Error::NotFound) => {}
-                    result => self.base.store.written(result)?,
+                None => match self.remove(Table::Checksums, &key) {
+                    Err(StoreError::Lmdb(lmdb::Error::NotFound)) => {}
+                    removed => removed?,
                 },
             }
         }
@@ -272,7 +278,7 @@ impl WriteTxn<'_> {
             None if before == RangeSum::default() => return self.base.ensure_verified(table, key, Some(key)),
             None => {
                 self.rows += 1;
-                self.base.store.written(self.base.transaction.del(self.base.store.database(table)?, &key, None))?;
+                self.remove(table, key)?;
                 RangeSum::default()
             }
         };
@@ -284,11 +290,7 @@ impl WriteTxn<'_> {
     pub fn clear(&mut self, table: Table) -> Result<()> {
         self.write_collected(table)?;
         for key in self.keys_with_prefix(Table::Checksums, &[table as u8])? {
-            self.base.store.written(self.base.transaction.del(
-                self.base.store.database(Table::Checksums)?,
-                &key,
-                None,
-            ))?;
+            self.remove(Table::Checksums, &key)?;
         }
         self.base.changed.clear(table);
         self.base.store.written(self.base.transaction.clear_db(self.base.store.database(table)?))
