@@ -272,7 +272,7 @@ pub(super) fn check_stop(stop: Option<&AtomicBool>) -> Result<()> {
 }
 
 /// Finds the range of a key in the checksums of all ranges.
-pub(super) fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range> {
+fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range> {
     let wanted = checksum_key(table, key);
     // Only the start of the next range is needed, even if its checksum is damaged.
     let (begin, next) = match checksums.seek(&wanted) {

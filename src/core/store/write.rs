@@ -109,7 +109,7 @@ impl Store {
     }
 
     /// Returns the result of a change; an error of the operating system names the folder.
-    fn written<T>(&self, result: Result<T, lmdb::Error>) -> Result<T> {
+    pub(super) fn written<T>(&self, result: Result<T, lmdb::Error>) -> Result<T> {
         result.map_err(|error| StoreError::of_write(&self.folder, error))
     }
 }
