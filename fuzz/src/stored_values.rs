@@ -174,7 +174,7 @@ impl Node {
                 let mut walk = walk.expect("a walk over everything");
                 walk.resume(state, |_, _| Ok(true)).map(drop)
             }),
-            ListingIndex::Roots.for_each_before(state, u64::MAX, |_| Ok(true)),
+            ListingIndex::Roots.before(state, u64::MAX).and_then(|mut rows| rows.try_for_each(|row| row.map(drop))),
             ListingIndex::DefinitionsOf(&self.mosaic).last(state).map(drop),
             SupplyQuery::new(state, &self.mosaic, HEIGHT).and_then(supply_in_pieces(state)),
             HistoryRange::of(state).map(drop),

@@ -121,11 +121,11 @@ impl View for AccountMeta {
         sink.string(
             "remoteStatus",
             Some(match self.remote_status {
-                RemoteStatus::NotSet | RemoteStatus::Owner(LinkPhase::Inactive) => "INACTIVE",
-                RemoteStatus::Owner(LinkPhase::Activating) => "ACTIVATING",
-                RemoteStatus::Owner(LinkPhase::Active) => "ACTIVE",
-                RemoteStatus::Owner(LinkPhase::Deactivating) => "DEACTIVATING",
-                RemoteStatus::Remote(_) => "REMOTE",
+                None | Some((LinkRole::Owner, LinkPhase::Inactive)) => "INACTIVE",
+                Some((LinkRole::Owner, LinkPhase::Activating)) => "ACTIVATING",
+                Some((LinkRole::Owner, LinkPhase::Active)) => "ACTIVE",
+                Some((LinkRole::Owner, LinkPhase::Deactivating)) => "DEACTIVATING",
+                Some((LinkRole::Remote, _)) => "REMOTE",
             }),
         );
         sink.spliced_list("cosignatoryOf");
@@ -420,10 +420,10 @@ fn shown_status(node: &NodeContext<'_>, address: &Address, account: &Account) ->
     let status = account.remote_status(node.chain.height, node.chain.network.chain.rewrite_limit);
     match (node.mempool.has_importance_transfer(address), status) {
         (false, status) => Ok(status),
-        (true, RemoteStatus::NotSet | RemoteStatus::Owner(LinkPhase::Inactive)) => {
-            Ok(RemoteStatus::Owner(LinkPhase::Activating))
+        (true, None | Some((LinkRole::Owner, LinkPhase::Inactive))) => {
+            Ok(Some((LinkRole::Owner, LinkPhase::Activating)))
         }
-        (true, RemoteStatus::Owner(LinkPhase::Active)) => Ok(RemoteStatus::Owner(LinkPhase::Deactivating)),
+        (true, Some((LinkRole::Owner, LinkPhase::Active))) => Ok(Some((LinkRole::Owner, LinkPhase::Deactivating))),
         (true, _) => Err(ApiError::internal("unexpected remote state for account with pending importance transfer")),
     }
 }

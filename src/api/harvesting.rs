@@ -12,7 +12,7 @@ use crate::codec::wipe::Wiped;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
 use crate::crypto::{KeyPair, PrivateKey, PublicKey};
 use crate::model::Address;
-use crate::state::{self, RemoteStatus};
+use crate::state::{self, LinkRole};
 
 /// Routes.
 pub const ROUTES: &[Route] = &[
@@ -158,7 +158,7 @@ fn is_remote(context: &RequestContext<'_>, address: &Address) -> Result<bool, Ap
     let chain = &context.node.chain;
     let account = state::account(chain.snapshot, address)?;
     let status = account.remote_status(chain.height, chain.network.chain.rewrite_limit);
-    Ok(matches!(status, RemoteStatus::Remote(_)))
+    Ok(matches!(status, Some((LinkRole::Remote, _))))
 }
 
 #[cfg(test)]

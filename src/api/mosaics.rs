@@ -367,23 +367,23 @@ fn definition_page(creator: Option<Address>, namespace: Option<NamespaceId>, pag
             (None, None) => ListingIndex::Definitions,
         };
         let chain = step.node.chain;
-        Ok(list.for_each_before(chain.snapshot, before, |id| {
-            before = id;
+        for id in list.before(chain.snapshot, before)? {
+            before = id?;
             step.node.budget.charge(cost::DEFINITION);
-            let (_, item) = definition_at(chain.snapshot, id)?;
-            match creator {
-                None => step.push(&Numbered { label: "mosaic", id, item }),
-                Some(creator) => {
-                    let is_of = || Address::from_public_key(&item.creator, chain.network.byte) == creator;
-                    if namespace.is_some() && !is_of() {
-                        return Ok(step.should_continue(left));
-                    }
-                    step.push(&item);
+            let (_, item) = definition_at(chain.snapshot, before)?;
+            let is_of = |creator| Address::from_public_key(&item.creator, chain.network.byte) == creator;
+            if creator.is_none_or(|creator| namespace.is_none() || is_of(creator)) {
+                left -= 1;
+                match creator {
+                    None => step.push(&Numbered { label: "mosaic", id: before, item }),
+                    Some(_) => step.push(&item),
                 }
             }
-            left -= 1;
-            Ok(step.should_continue(left))
-        })?)
+            if !step.should_continue(left) {
+                break;
+            }
+        }
+        Ok(())
     })
 }
 

@@ -76,13 +76,16 @@ fn roots(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (mut before, mut left) = (page.before, page.size);
     context.send_stream(list_stream(move |step| {
         let chain = step.node.chain;
-        Ok(ListingIndex::Roots.for_each_before(chain.snapshot, before, |id| {
-            (before, left) = (id, left - 1);
-            let Provision { height, owner, name } = Provision::at(chain.snapshot, id)?;
-            step.push(&Numbered { label: "namespace", id, item: Namespace { name, owner, height } });
+        for id in ListingIndex::Roots.before(chain.snapshot, before)? {
+            (before, left) = (id?, left - 1);
+            let Provision { height, owner, name } = Provision::at(chain.snapshot, before)?;
+            step.push(&Numbered { label: "namespace", id: before, item: Namespace { name, owner, height } });
             step.node.budget.charge(cost::DEFINITION);
-            Ok(step.should_continue(left))
-        })?)
+            if !step.should_continue(left) {
+                break;
+            }
+        }
+        Ok(())
     }))
 }
 

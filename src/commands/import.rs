@@ -11,7 +11,7 @@ use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_existing, verify_rows};
 use super::{CommandError, Common, Stop, failed, height, in_file, print, print_note, store_options, usage};
 use crate::chain::{
-    BlockImporter, BlockSource, BrokenChain, CheckpointScan, ImportOptions, ImportProgress, Retention, StoreDifference,
+    BlockImporter, BlockSource, BrokenChain, CheckpointScan, ComparisonError, ImportOptions, ImportProgress, Retention,
     StoreVerifier, authentic_nemesis_block,
 };
 use crate::clock::{ClockMode, NetworkClock, System};
@@ -170,7 +170,7 @@ pub fn check(command: &Check, settings: &Settings, system: System, stop: Stop) -
     if reached < tip.height {
         return Err(BrokenChain::Missing(reached.next()).into());
     }
-    fail_on_difference(comparison.verify_state()?)?;
+    comparison.verify_state().map_err(not_equal)?;
     print(&format!("{} {}\n", tip.height, state::digest(&snapshot)?))
 }
 
@@ -194,9 +194,14 @@ fn checkpoint_height(state: &impl Read, checkpoint: Checkpoint) -> Result<Height
     Ok(checkpoint.height)
 }
 
-fn fail_on_difference(difference: Option<StoreDifference>) -> Result<(), CommandError> {
-    let advice = "roll back below that height, or rebuild the store with `nisd reindex`";
-    difference.map_or(Ok(()), |difference| Err(failed(format!("{difference}; {advice}"))))
+/// Returns the error for the result of a comparison.
+fn not_equal(error: ComparisonError) -> CommandError {
+    match error {
+        ComparisonError::Store(error) => error.into(),
+        ComparisonError::Difference(difference) => {
+            failed(format!("{difference}; roll back below that height, or rebuild the store with `nisd reindex`"))
+        }
+    }
 }
 
 /// Creates a folder for a scratch store, which takes less than half of the space of the store: inside the data folder,
@@ -233,7 +238,7 @@ pub fn import_blocks(
             let imported = importer.tip().filter(|tip| tip.height > last_height);
             last_height = importer.height();
             if let (Some(block), Some(verifier)) = (imported, &mut verifier) {
-                fail_on_difference(verifier.verify_block(block)?)?;
+                verifier.verify_block(block).map_err(not_equal)?;
             }
             if stop.load(Ordering::Relaxed) {
                 importer.commit()?;
@@ -246,7 +251,7 @@ pub fn import_blocks(
                     now = system.network_time(&clock);
                     log::debug!("committed up to height {last}");
                     if let Some(verifier) = &mut verifier {
-                        fail_on_difference(verifier.verify_indexes()?)?;
+                        verifier.verify_indexes().map_err(not_equal)?;
                     }
                 }
                 ImportProgress::Working | ImportProgress::Syncing => {

@@ -9,12 +9,10 @@
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{
-    DirBuilderExt, FileExt as _, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown,
-};
+use std::os::unix::fs::{DirBuilderExt, FileExt as _, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags, RawMode};
 use rustix::io::Errno;
 use rustix::process::{Resource, geteuid, getrlimit};
 use tempfile::NamedTempFile;
@@ -497,17 +495,12 @@ pub fn check_regular(path: &Path) -> io::Result<()> {
 }
 
 fn check_kind(found: &Metadata) -> io::Result<()> {
-    let kind = found.file_type();
-    let name = if kind.is_file() {
-        return Ok(());
-    } else if kind.is_dir() {
-        "a folder"
-    } else if kind.is_fifo() {
-        "a pipe"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "a device"
+    let name = match FileType::from_raw_mode(found.mode() as RawMode) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a folder",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
     };
     Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {name}, not a regular file")))
 }

@@ -172,7 +172,7 @@ fn read(opened: &mut Option<Opened>, request: &[u8]) -> Option<[bool; 2]> {
         AheadKind::Request => answer(store, settings, bytes, is_over)?,
         AheadKind::Block => {
             let block = Block::from_bytes(bytes, Context::of(&settings.network)).ok()?;
-            read_rows_of(&block, &store.snapshot().ok()?, &settings.network, is_over)
+            read_rows_of(&block, &store.snapshot().ok()?, &settings.network, is_over).is_some()
         }
         AheadKind::Accounts => {
             let snapshot = store.snapshot().ok()?;

@@ -183,12 +183,9 @@ fn compare_supply(state: &impl Read, exchange: &Exchange, answer: &Value, rows: 
 
 /// Returns the supply of a mosaic at a height, ignoring what preceded its definition.
 fn supply_since(state: &impl Read, found: &HistoricalSupply, height: Height) -> i64 {
-    let mut newest = None;
-    let visited = ListingIndex::DefinitionsOf(&found.definition.id).for_each_before(state, u64::MAX, |row| {
-        newest = Some(row).filter(|row| definition_at(state, *row).expect("a definition").1 == found.definition);
-        Ok(newest.is_none())
-    });
-    visited.expect("a store");
+    let mut rows_before = ListingIndex::DefinitionsOf(&found.definition.id).before(state, u64::MAX).expect("a store");
+    let is_it = |row: &u64| definition_at(state, *row).expect("a definition").1 == found.definition;
+    let newest = rows_before.find_map(|row| Some(row.expect("a row")).filter(is_it));
     let mut supply = found.definition.properties.initial_supply as i64;
     for (key, value) in rows(state, Table::SupplyChanges, &newest.expect("a row").to_be_bytes()) {
         let at = u64::from_be_bytes(key[8..16].try_into().expect("a height"));

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use nisd::api::{
-    AccountInfo, AccountMeta, AccountPair, MultisigInfo, RemoteStatus, RequestResult, ResultKind, TransactionMeta, View,
+    AccountInfo, AccountMeta, AccountPair, MultisigInfo, RequestResult, ResultKind, TransactionMeta, View,
 };
 use nisd::codec::binary::{BinaryDecoder, BinaryEncoder};
 use nisd::codec::json::{JsonDecoder, JsonEncoder};
@@ -241,7 +241,7 @@ fn write_entity(name: &str, file: &Value) -> Option<Written> {
     };
     let recipient = Address::parse("TATKYDM665JL57UGFU4G7OWQPA2J2WNXOYO7WOLU", NetworkByte::TESTNET).expect("valid");
     let unknown = unknown_account(recipient);
-    let meta = AccountMeta { unlocked: false, remote_status: RemoteStatus::NotSet, cosignatories: Vec::new() };
+    let meta = AccountMeta { unlocked: false, remote_status: None, cosignatories: Vec::new() };
     let pair = AccountPair { account: &unknown, meta: &meta };
     Some(match name {
         "hash" => written!(|sink| sink.bytes("data", Some(&hash.0))),

@@ -22,7 +22,7 @@ use nisd::model::{
     Address, Amount, Block, Hash256, Height, Levy, LevyKind, NamespaceId, Network, Timestamp, Transaction,
 };
 use nisd::state::{
-    self, BlockContext, Effect, Exception, Ledger, LinkPhase, Outlink, Pruning, RemoteStatus, StateError,
+    self, BlockContext, Effect, Exception, Ledger, LinkPhase, LinkRole, Outlink, Pruning, RemoteStatus, StateError,
     VestedBalance, digest,
 };
 use nisd::store::{ChainIdentity, Options, Read, Store, StoredHeader, Table, Write as _, WriteTxn, block_key};
@@ -376,9 +376,9 @@ fn a_lease_ends_and_is_pruned_at_the_listed_heights() {
 fn status_text(status: RemoteStatus) -> String {
     let phase = |phase: LinkPhase| format!("{phase:?}").to_lowercase();
     match status {
-        RemoteStatus::NotSet => "not-set".to_owned(),
-        RemoteStatus::Owner(of) => format!("owner-{}", phase(of)),
-        RemoteStatus::Remote(of) => format!("remote-{}", phase(of)),
+        None => "not-set".to_owned(),
+        Some((LinkRole::Owner, of)) => format!("owner-{}", phase(of)),
+        Some((LinkRole::Remote, of)) => format!("remote-{}", phase(of)),
     }
 }
 

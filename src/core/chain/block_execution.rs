@@ -135,7 +135,7 @@ impl BlockExecution {
     }
 
     /// Checks one signature. Returns whether all are checked.
-    pub fn verify_step(&mut self, verifier: &mut Verifier) -> Result<bool, Rejection> {
+    pub fn verify_step(&mut self, verifier: &mut Verifier) -> RuleResult<bool> {
         if let ExecutionStage::CheckingSignatures(check) = &mut self.stage {
             self.unfinished = check.next_transaction(&self.block);
             if check.step(&self.block, verifier)? {
@@ -158,7 +158,7 @@ impl BlockExecution {
         common: Height,
         network: &Network,
         verifier: &mut Verifier,
-    ) -> Result<StoredHeader, Rejection> {
+    ) -> RuleResult<StoredHeader> {
         let header = self.header.map_or_else(|| self.check_header(parent, network, verifier), Ok)?;
         self.header = Some(header);
         let Some(parent) = parent.block.as_ref().filter(|_| !self.is_trusted) else {
@@ -182,7 +182,7 @@ impl BlockExecution {
         txn: &mut WriteTxn<'_>,
         tip: &ChainTip,
         env: &mut ExecutionContext<'_>,
-    ) -> Result<Option<StoredHeader>, Rejection> {
+    ) -> RuleResult<Option<StoredHeader>> {
         let (network, count) = (env.network, self.block.transactions.len());
         let Some(header) = self.header.filter(|_| self.is_proven) else {
             self.prove(txn, tip, tip.height(), network, env.verifier)?;
@@ -270,7 +270,7 @@ impl BlockExecution {
         parent: &ChainTip,
         network: &Network,
         verifier: &mut Verifier,
-    ) -> Result<StoredHeader, Rejection> {
+    ) -> RuleResult<StoredHeader> {
         require(self.block.height == parent.height().next(), ValidationResult::FailureBlockUnexpectedHeight)?;
         let difficulty = next_difficulty(&parent.window, network)?;
         let (mut generation_hash, mut score) = (network.generation_hash, 0);
@@ -317,12 +317,7 @@ impl BlockExecution {
     }
 
     /// Checks the block as a whole and credits it. Returns the leases that end with it.
-    fn credit(
-        &mut self,
-        txn: &mut WriteTxn<'_>,
-        tip: &ChainTip,
-        env: &ExecutionContext<'_>,
-    ) -> Result<Expiry, Rejection> {
+    fn credit(&mut self, txn: &mut WriteTxn<'_>, tip: &ChainTip, env: &ExecutionContext<'_>) -> RuleResult<Expiry> {
         let mut ledger = Ledger { txn, block: &mut self.context, network: env.network };
         if self.block.height != Height::NEMESIS {
             rules::check_block(&self.block, &self.hashes, &validation_context(&ledger, env.now))?;
@@ -389,7 +384,7 @@ impl SignatureCheck {
     }
 
     /// Checks one signature, of a transaction or a cosignature. Returns `false` once all are checked.
-    pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> Result<bool, Rejection> {
+    pub fn step(&mut self, block: &Block, verifier: &mut Verifier) -> RuleResult<bool> {
         if let Some(cosignature) = self.pending_cosignature(block) {
             self.cosignatures += 1;
             self.require_good(cosignature, &cosignature.signed_bytes(), verifier)?;
@@ -422,7 +417,7 @@ impl SignatureCheck {
 }
 
 /// Returns the difficulty of the next block. Fails if the time stamps of the blocks before do not advance.
-pub fn next_difficulty(window: &DifficultyWindow, network: &Network) -> Result<u64, Rejection> {
+pub fn next_difficulty(window: &DifficultyWindow, network: &Network) -> RuleResult<u64> {
     let difficulty = window.difficulty(network.chain.target_time);
     difficulty.ok_or_else(|| Rejection::impossible("BigInteger divide by zero"))
 }
@@ -445,22 +440,24 @@ fn is_good(verifier: &mut Verifier, signer: &PublicKey, signed: &[u8], signature
 }
 
 /// Executes a block on a snapshot of the chain before it, or long before it, and throws the result away. What fails, as blocks
-/// in between are missing, does not matter. Returns whether it was done before the time `is_over`.
-pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, is_over: impl Fn() -> bool) -> bool {
-    /// Calls `step` while work remains, as long as there is time. Returns whether there is.
-    fn run(is_over: impl Fn() -> bool, mut step: impl FnMut() -> bool) -> bool {
-        while step() && !is_over() {}
-        !is_over()
+/// in between are missing, does not matter. Returns `None` if the time `is_over` before all is done.
+pub fn read_rows_of(
+    block: &Block,
+    snapshot: &Snapshot<'_>,
+    network: &Network,
+    is_over: impl Fn() -> bool,
+) -> Option<()> {
+    /// Repeats a step while work remains. Returns `None` once the time is over.
+    fn run<E>(is_over: impl Fn() -> bool, mut step: impl FnMut() -> Result<bool, E>) -> Option<()> {
+        while step().unwrap_or(false) && !is_over() {}
+        (!is_over()).then_some(())
     }
     let mut changes = Changes::default();
     let mut overlay = Overlay::new(snapshot, &mut changes);
     let mut context = BlockContext::new(block.height);
     let mut ledger = Ledger { txn: &mut overlay, block: &mut context, network };
     for transaction in &block.transactions {
-        let _ = execute_transaction(&mut ledger, transaction, block.timestamp);
-        if is_over() {
-            return false;
-        }
+        run(&is_over, || execute_transaction(&mut ledger, transaction, block.timestamp).map(|()| false))?;
     }
     let hashes: Vec<Hashes> = block.transactions.iter().map(Transaction::hashes).collect();
     let _ = rules::check_block(block, &hashes, &validation_context(&ledger, block.timestamp));
@@ -469,26 +466,20 @@ pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, i
         for number in 0..block.transactions.len() {
             let update = apply::index_transaction(&mut ledger, block, &hashes, &applied, number);
             let mut update = update.unwrap_or_default();
-            let step = || update.as_mut().is_some_and(|update| update.step(ledger.txn, network.byte).unwrap_or(false));
-            if !run(&is_over, step) {
-                return false;
-            }
+            run(&is_over, || update.as_mut().map_or(Ok(false), |update| update.step(ledger.txn, network.byte)))?;
         }
     }
-    let mut expiry = ledger.expiry().ok();
-    let mut pruning = Pruning::due(block.height, block.timestamp, &network.chain);
-    if !run(&is_over, || expiry.as_mut().is_some_and(|expiry| expiry.step(&mut ledger).unwrap_or(false)))
-        || !run(&is_over, || pruning.as_mut().is_some_and(|pruning| pruning.step(ledger.txn).unwrap_or(false)))
-        || !run(&is_over, || ledger.flush_step().unwrap_or(false))
-    {
-        return false;
+    if let Ok(mut expiry) = ledger.expiry() {
+        run(&is_over, || expiry.step(&mut ledger))?;
     }
+    if let Some(mut pruning) = Pruning::due(block.height, block.timestamp, &network.chain) {
+        run(&is_over, || pruning.step(ledger.txn))?;
+    }
+    run(&is_over, || ledger.flush_step())?;
     let count = hashes.iter().map(|hashes| 1 + hashes.children.len()).sum();
     let final_height = lowest_undoable(&overlay, block.height.minus(1)).unwrap_or_default();
-    let mut compaction = HashCompaction::new(&overlay, final_height, count).ok();
-    let step = || compaction.as_mut().is_some_and(|compaction| compaction.step(&mut overlay).unwrap_or(false));
-    if !run(&is_over, step) {
-        return false;
+    if let Ok(mut compaction) = HashCompaction::new(&overlay, final_height, count) {
+        run(&is_over, || compaction.step(&mut overlay))?;
     }
     let old = block.height.minus(network.chain.rewrite_limit);
     let _ = overlay.delete_unjournaled(Table::Undo, &block_key(old));
@@ -496,11 +487,5 @@ pub fn read_rows_of(block: &Block, snapshot: &Snapshot<'_>, network: &Network, i
     for table in [Table::Blocks, Table::Undo] {
         let _ = overlay.put_unjournaled(table, &block_key(block.height), &[]);
     }
-    for (table, key) in changes.keys() {
-        if is_over() {
-            return false;
-        }
-        snapshot.read_for_write(table, key);
-    }
-    true
+    changes.keys().try_for_each(|(table, key)| (!is_over()).then(|| snapshot.read_for_write(table, key)))
 }

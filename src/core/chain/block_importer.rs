@@ -165,10 +165,8 @@ pub struct BlockImporter<'s> {
     kept: VecDeque<Vec<u8>>,
     kept_bytes: usize,
     /// Blocks that come before those of the source: kept ones that are to be read again, and those of files that were looked
-    /// at.
-    unread: VecDeque<Vec<u8>>,
-    /// Why the files cannot be read further after these.
-    file_error: Option<BlockFileError>,
+    /// at; and why the files cannot be read further after these.
+    unread: VecDeque<Result<Vec<u8>, BlockFileError>>,
     batch: Option<WriteTxn<'s>>,
     first_of_batch: Option<Height>,
     /// The batch is to be committed once the commit before it is durable.
@@ -203,7 +201,6 @@ impl<'s> BlockImporter<'s> {
             kept: VecDeque::new(),
             kept_bytes: 0,
             unread: VecDeque::new(),
-            file_error: None,
             batch: None,
             first_of_batch: None,
             is_commit_due: false,
@@ -260,15 +257,15 @@ impl<'s> BlockImporter<'s> {
     /// Returns the block of the files that comes after `index` others, if it can be read and the chain does not have it.
     pub fn peek(&mut self, index: usize) -> Option<Block> {
         let BlockSource::Files(files) = &mut self.source else { return None };
-        while self.unread.len() <= index && self.file_error.is_none() {
+        while self.unread.len() <= index && !matches!(self.unread.back(), Some(Err(_))) {
             let mut block = Vec::new();
-            match files.next(&mut block) {
-                Ok(true) => self.unread.push_back(block),
+            self.unread.push_back(match files.next(&mut block) {
+                Ok(true) => Ok(block),
                 Ok(false) => return None,
-                Err(error) => self.file_error = Some(error),
-            }
+                Err(error) => Err(error),
+            });
         }
-        let block = self.unread.get(index)?;
+        let block = self.unread.get(index)?.as_ref().ok()?;
         block_height(block).filter(|height| *height > self.height())?;
         read_block(block, self.network).ok()
     }
@@ -386,8 +383,9 @@ impl<'s> BlockImporter<'s> {
         if let BlockSource::Store(next, _) = &mut self.source {
             *next = self.tip.height().next();
         }
-        self.kept.append(&mut self.unread);
-        (self.unread, self.kept_bytes) = (std::mem::take(&mut self.kept), 0);
+        let unread = std::mem::take(&mut self.unread);
+        self.unread = std::mem::take(&mut self.kept).into_iter().map(Ok).chain(unread).collect();
+        self.kept_bytes = 0;
         Ok(())
     }
 
@@ -401,9 +399,7 @@ impl<'s> BlockImporter<'s> {
             None => nemesis_block(&self.nemesis, self.network),
             Some(_) => {
                 if let Some(block) = self.unread.pop_front() {
-                    self.buffer = block;
-                } else if let Some(error) = self.file_error.take() {
-                    return Err(ImportError::File(tip, error));
+                    self.buffer = block.map_err(|error| ImportError::File(tip, error))?;
                 } else if !self.source.next(&mut self.buffer, tip)? {
                     return Ok(false);
                 }
@@ -441,7 +437,7 @@ impl<'s> BlockImporter<'s> {
     }
 
     /// Returns whether a block at a height that the chain already has is the same.
-    fn is_known(&self, height: Height) -> Result<bool, Rejection> {
+    fn is_known(&self, height: Height) -> RuleResult<bool> {
         let snapshot = self.store.snapshot()?;
         // A block of an uncommitted batch came from the same file just before.
         let Some(known) = block_row(&snapshot, height)? else { return Ok(true) };
@@ -451,7 +447,7 @@ impl<'s> BlockImporter<'s> {
     }
 
     /// Does one step of the block in progress.
-    fn execute(&mut self, mut block: Box<BlockExecution>, now: Timestamp) -> Result<ImportProgress, Rejection> {
+    fn execute(&mut self, mut block: Box<BlockExecution>, now: Timestamp) -> RuleResult<ImportProgress> {
         let batch = match &mut self.batch {
             Some(batch) => batch,
             empty => {
@@ -491,7 +487,7 @@ impl<'s> BlockImporter<'s> {
     }
 }
 
-pub(super) fn read_block(bytes: &[u8], network: &Network) -> Result<Block, Rejection> {
+pub(super) fn read_block(bytes: &[u8], network: &Network) -> RuleResult<Block> {
     let unreadable = |error| Rejection::impossible(format!("it cannot be read: {error}"));
     Block::from_bytes(bytes, Context::of(network)).map_err(unreadable)
 }
@@ -501,7 +497,7 @@ fn wrong_nemesis(why: &str) -> Rejection {
 }
 
 /// Reads a nemesis block and checks that it belongs to the network.
-pub fn nemesis_block(bytes: &[u8], network: &Network) -> Result<Block, Rejection> {
+pub fn nemesis_block(bytes: &[u8], network: &Network) -> RuleResult<Block> {
     if bytes.is_empty() {
         return Err(wrong_nemesis("its file is missing"));
     }
@@ -517,11 +513,7 @@ pub fn nemesis_block(bytes: &[u8], network: &Network) -> Result<Block, Rejection
 
 /// Like [`nemesis_block`], for a block from an untrusted source: also checks its hash, if known, and its signature. The
 /// signatures of its transactions are checked when it is imported.
-pub fn authentic_nemesis_block(
-    bytes: &[u8],
-    network: &Network,
-    known_hash: Option<Hash256>,
-) -> Result<Block, Rejection> {
+pub fn authentic_nemesis_block(bytes: &[u8], network: &Network, known_hash: Option<Hash256>) -> RuleResult<Block> {
     let block = nemesis_block(bytes, network)?;
     let (hash, is_signed) =
         check_block_signature(&block, &block.encode_transactions(), false, &mut Verifier::default());

@@ -217,7 +217,7 @@ impl<'s> CandidateBranch<'s> {
     }
 
     /// Does one piece of work. Returns whether the branch can be decided.
-    fn advance(&mut self, now: Timestamp, stakes: &mut StakeCache) -> Result<bool, Rejection> {
+    fn advance(&mut self, now: Timestamp, stakes: &mut StakeCache) -> RuleResult<bool> {
         let executed_up_to = self.executed_up_to();
         let Some(txn) = &mut self.txn else { return Ok(true) };
         let (network, verifier) = (self.network, &mut self.verifier);
@@ -327,7 +327,7 @@ pub fn check_pushed(
     state: &impl Read,
     network: &Network,
     verifier: &mut Verifier,
-) -> Result<Option<Hash256>, Rejection> {
+) -> RuleResult<Option<Hash256>> {
     require(wire_network(block.version) == network.byte, ValidationResult::FailureWrongNetwork)?;
     let last = tip(state)?.ok_or(StoreError::Empty)?;
     if block.previous_hash == last.hash {
@@ -347,7 +347,7 @@ pub fn pushed_branch<'s>(
     network: &'s Network,
     block: Block,
     verified: Verified,
-) -> Result<CandidateBranch<'s>, Rejection> {
+) -> RuleResult<CandidateBranch<'s>> {
     if block.height <= Height::NEMESIS {
         return Err(Exception::argument("height must be positive").into());
     }

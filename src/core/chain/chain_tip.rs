@@ -23,12 +23,10 @@ pub struct ChainTip {
 impl ChainTip {
     /// Loads the tip of the chain in a state.
     pub fn load(state: &impl Read) -> Result<ChainTip> {
-        let block = tip(state)?;
-        let window = DifficultyWindow::load(state, block.as_ref().map_or(Height(0), |block| block.height))?;
-        Ok(ChainTip { block, window })
+        ChainTip::load_at(state, tip(state)?.map_or(Height(0), |block| block.height))
     }
 
-    /// Loads the tip as if the block at `height` were the last one.
+    /// Loads the tip as if the block at `height` were the last one; height 0 is before the first block.
     pub fn load_at(state: &impl Read, height: Height) -> Result<ChainTip> {
         let block = stored_header(state, height)?;
         Ok(ChainTip { block, window: DifficultyWindow::load(state, height)? })

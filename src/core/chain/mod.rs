@@ -24,4 +24,4 @@ pub use hash_chain::{BrokenChain, CheckpointError, CheckpointScan, HashChain};
 pub use recalculation::{Recalculation, RecalculationPart, StakeCache, due_after};
 pub use reorgs::{MAX_REORGS, MAX_REPLACED, Reorg, ReorgLog, ReplacedBlock};
 pub use snapshot::{BlockCursor, BlockReader, ChainSnapshot, ConfirmedBlock};
-pub use store_verifier::{StoreDifference, StoreVerifier};
+pub use store_verifier::{ComparisonError, StoreVerifier};

@@ -7,9 +7,9 @@ use std::vec;
 
 use crate::importance::{Calculation, CalculationParameters, Importances};
 use crate::model::{Address, Amount, Hash256, Height, Network};
-use crate::rules::Rejection;
+use crate::rules::{Rejection, RuleResult};
 use crate::state::{self, AccountId, AccountImportance, AccountTotals, ImportanceListWriter, Outlink, VestedBalance};
-use crate::store::{Read, Result, Store, StoreError, Table, WriteTxn, block_key};
+use crate::store::{Read, Result, Store, StoreError, Table, WriteTxn, block_key, height_of_key};
 
 /// Rows, outlinks or results processed in one step.
 const ENTRIES_PER_STEP: usize = 64;
@@ -160,7 +160,7 @@ enum RecalculationStage {
 }
 
 /// The stage that follows a step.
-type NextStage = Result<RecalculationStage, Rejection>;
+type NextStage = RuleResult<RecalculationStage>;
 
 /// Returns the importance height for which importances are calculated after a block, or `None` if none are due. They
 /// are due after the first block and after every 359th.
@@ -176,12 +176,7 @@ impl Recalculation {
     }
 
     /// Does one piece of work. Returns whether there is more.
-    pub fn step(
-        &mut self,
-        txn: &mut WriteTxn<'_>,
-        network: &Network,
-        cache: &mut StakeCache,
-    ) -> Result<bool, Rejection> {
+    pub fn step(&mut self, txn: &mut WriteTxn<'_>, network: &Network, cache: &mut StakeCache) -> RuleResult<bool> {
         self.stage = match std::mem::replace(&mut self.stage, RecalculationStage::Done) {
             RecalculationStage::Starting => self.begin(txn, network, cache)?,
             RecalculationStage::AllAccounts(from) => self.read_accounts(from, txn, network, cache)?,
@@ -320,8 +315,7 @@ impl Recalculation {
         let mut left = ENTRIES_PER_STEP;
         for entry in txn.entries_from(Table::Outlinks, &[], &block_key(height))? {
             let (key, row) = entry?;
-            let found = key.try_into().map(u64::from_be_bytes).map(Height);
-            let found = found.map_err(|_| StoreError::Damaged("outlinks"))?;
+            let found = height_of_key(key, "outlinks")?;
             let outlinks = Outlink::read_all(row)?;
             if outlinks.iter().any(|outlink| outlink.sender.max(outlink.recipient).0 >= ids) {
                 return Err(StoreError::Damaged("outlinks").into());

@@ -46,6 +46,20 @@ fn undo_difference(key: &[u8]) -> String {
     }
 }
 
+/// Why a comparison ends early.
+#[derive(Debug, Error)]
+pub enum ComparisonError {
+    /// There is a difference.
+    #[error(transparent)]
+    Difference(#[from] StoreDifference),
+    /// A store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Result of a comparison, which ends with the first difference.
+type Compared = Result<(), ComparisonError>;
+
 /// Compares a store with the result of its blocks while they are imported into a scratch store.
 pub struct StoreVerifier<'a, R> {
     ours: &'a R,
@@ -83,72 +97,60 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
     }
 
     /// Compares the header of an imported block, and the lookup of its transactions by hash.
-    pub fn verify_block(&mut self, computed: &StoredHeader) -> Result<Option<StoreDifference>> {
-        let ours = stored_header(self.ours, computed.height)?;
-        let ours = ours.ok_or(StoreError::Damaged("a block is missing"))?;
+    pub fn verify_block(&mut self, computed: &StoredHeader) -> Compared {
+        let ours = stored_header(self.ours, computed.height)?.ok_or(StoreError::Damaged("a block is missing"))?;
         if let Some(member) = first_difference(&ours, computed) {
-            return Ok(Some(StoreDifference::Block(computed.height, member)));
+            return Err(StoreDifference::Block(computed.height, member).into());
         }
         let missing = self.hashes.verify_block(self.ours, computed.height)?;
-        Ok(missing.map(|(table, key)| StoreDifference::State(table, key)))
+        missing.map_or(Ok(()), |(table, key)| Err(StoreDifference::State(table, key).into()))
     }
 
     /// Compares and deletes the index rows committed since the last call.
-    pub fn verify_indexes(&mut self) -> Result<Option<StoreDifference>> {
+    pub fn verify_indexes(&mut self) -> Compared {
         let mut batch = self.scratch.begin_write()?;
         for (table, rows) in INDEXES.into_iter().zip(&mut self.index_rows) {
             for entry in batch.entries(table, &[])? {
-                let (key, value) = entry?;
                 *rows += 1;
-                if self.ours.get(table, key)? != Some(value) {
-                    return Ok(Some(StoreDifference::State(table, key.to_vec())));
-                }
+                require_entry(self.ours, table, entry?)?;
             }
             batch.clear(table)?;
         }
-        if let Some(history) = &mut self.history
-            && let Some(difference) = history.compare(self.ours, &mut batch)?
-        {
-            return Ok(Some(difference));
+        if let Some(history) = &mut self.history {
+            history.compare(self.ours, &mut batch)?;
         }
-        batch.commit()?;
-        Ok(None)
+        Ok(batch.commit()?)
     }
 
     /// Compares the state and the undo journals after all blocks were imported.
-    pub fn verify_state(&self) -> Result<Option<StoreDifference>> {
+    pub fn verify_state(&self) -> Compared {
         let (ours, computed) = (self.ours, self.scratch.snapshot()?);
-        let different_entry = |table, from: &[u8]| {
-            let key = different_key(ours, &computed, table, from, |a, b| a == b);
-            key.map(|key| key.map(|key| StoreDifference::State(table, key)))
+        let require_same = |table, from: &[u8]| -> Compared {
+            let key = different_key(ours, &computed, table, from, |a, b| a == b)?;
+            key.map_or(Ok(()), |key| Err(StoreDifference::State(table, key).into()))
         };
         if let Some((table, more)) = self.hashes.surplus(ours)? {
-            return Ok(Some(StoreDifference::Rows(table, more)));
+            return Err(StoreDifference::Rows(table, more).into());
         }
         for table in Table::state().filter(|table| !matches!(table, Table::Hashes | Table::HashRuns)) {
-            let difference = match INDEXES.iter().position(|index| *index == table) {
-                Some(index) => surplus(table, count(ours, table)?, self.index_rows[index]),
-                None => different_entry(table, &[])?,
-            };
-            if difference.is_some() {
-                return Ok(difference);
+            match INDEXES.iter().position(|index| *index == table) {
+                Some(index) => require_no_surplus(table, count(ours, table)?, self.index_rows[index])?,
+                None => require_same(table, &[])?,
             }
         }
-        if let Some(difference) = self.history.as_ref().map_or(Ok(None), |history| history.compare_count(ours))? {
-            return Ok(Some(difference));
+        if let Some(history) = &self.history {
+            history.compare_count(ours)?;
         }
         // After a rollback a store has fewer old importance lists and undo journals, but those it has are the newest. A
         // store that keeps a history has more importance lists.
         let first = first_key(ours, Table::Importances)?.max(first_key(&computed, Table::Importances)?);
-        if let Some(difference) = different_entry(Table::Importances, &first)? {
-            return Ok(Some(difference));
-        }
+        require_same(Table::Importances, &first)?;
         if state::last_recalculation(ours)? != state::last_recalculation(&computed)? {
-            return Ok(Some(StoreDifference::State(Table::Importances, first)));
+            return Err(StoreDifference::State(Table::Importances, first).into());
         }
         let first = first_key(ours, Table::Undo)?;
         if first.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         let first = first.max(block_key(self.journals_from).to_vec());
         // Whether a block recorded history decides what its undo journal restores there, and only the last blocks tell.
@@ -157,43 +159,40 @@ impl<'a, R: Read> StoreVerifier<'a, R> {
         let is_same = |a: Entry<'_>, b: Entry<'_>| {
             a == b || a.0 == b.0 && !keeps(a.0) && journals_equal_except(a.1, b.1, Table::BalanceHistory)
         };
-        Ok(different_key(ours, &computed, Table::Undo, &first, is_same)?.map(StoreDifference::Undo))
+        let different = different_key(ours, &computed, Table::Undo, &first, is_same)?;
+        different.map_or(Ok(()), |key| Err(StoreDifference::Undo(key).into()))
     }
 }
 
 impl HistoryVerifier {
     /// Compares and deletes what was committed since the last call: balances, and all importance lists but the last.
-    fn compare(&mut self, ours: &impl Read, txn: &mut WriteTxn<'_>) -> Result<Option<StoreDifference>> {
+    fn compare(&mut self, ours: &impl Read, txn: &mut WriteTxn<'_>) -> Compared {
         for entry in txn.entries(Table::BalanceHistory, &[])? {
-            let (key, value) = entry?;
-            let Some(height) = history_height(key) else { continue };
+            let entry = entry?;
+            let Some(height) = history_height(entry.0) else { continue };
             self.balance_rows += u64::from(height >= self.from);
-            if ours.get(Table::BalanceHistory, key)? != Some(value) {
-                return Ok(Some(StoreDifference::State(Table::BalanceHistory, key.to_vec())));
-            }
+            require_entry(ours, Table::BalanceHistory, entry)?;
         }
         let last = state::last_recalculation(txn)?.map_or(Height(0), |last| last.height);
         for row in txn.entries_from(Table::Importances, &[], &block_key(self.from.importance_height()))? {
-            let (key, value) = row?;
-            if key >= block_key(last).as_slice() {
+            let entry = row?;
+            if entry.0 >= block_key(last).as_slice() {
                 break;
             }
-            if ours.get(Table::Importances, key)? != Some(value) {
-                return Ok(Some(StoreDifference::State(Table::Importances, key.to_vec())));
-            }
+            require_entry(ours, Table::Importances, entry)?;
         }
         state::clear_history(txn)?;
         while state::delete_lists_below(txn, last)? {}
-        Ok(None)
+        Ok(())
     }
 
-    /// Returns a difference if the store has more history rows than the blocks produce.
-    fn compare_count(&self, ours: &impl Read) -> Result<Option<StoreDifference>> {
+    /// Fails if the store has more history rows than the blocks produce.
+    fn compare_count(&self, ours: &impl Read) -> Compared {
         let mut rows = 0_u64;
         for entry in ours.entries(Table::BalanceHistory, &[])? {
             rows += u64::from(history_height(entry?.0).is_some_and(|height| height >= self.from));
         }
-        Ok(surplus(Table::BalanceHistory, rows, self.balance_rows))
+        require_no_surplus(Table::BalanceHistory, rows, self.balance_rows)
     }
 }
 
@@ -221,9 +220,16 @@ fn count(state: &impl Read, table: Table) -> Result<u64> {
     state.entries(table, &[])?.try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
 
-/// Returns a difference if a table has more rows than the blocks produce.
-fn surplus(table: Table, rows: u64, produced: u64) -> Option<StoreDifference> {
-    rows.checked_sub(produced).filter(|more| *more > 0).map(|more| StoreDifference::Rows(table, more))
+/// Fails if a table does not have an entry that the blocks produce.
+fn require_entry(ours: &impl Read, table: Table, (key, value): Entry<'_>) -> Compared {
+    let is_there = ours.get(table, key)? == Some(value);
+    if is_there { Ok(()) } else { Err(StoreDifference::State(table, key.to_vec()).into()) }
+}
+
+/// Fails if a table has more rows than the blocks produce.
+fn require_no_surplus(table: Table, rows: u64, produced: u64) -> Compared {
+    let more = rows.saturating_sub(produced);
+    if more == 0 { Ok(()) } else { Err(StoreDifference::Rows(table, more).into()) }
 }
 
 /// Returns whether an entry depends on settings that a node is free to choose.
@@ -289,13 +295,22 @@ mod tests {
             .for_each(|height| txn.put(Table::BalanceHistory, &balance_key(height), b"old").unwrap());
     }
 
+    /// Returns the difference with which a comparison has ended.
+    fn found(compared: Compared) -> Option<StoreDifference> {
+        match compared {
+            Ok(()) => None,
+            Err(ComparisonError::Difference(difference)) => Some(difference),
+            Err(ComparisonError::Store(error)) => panic!("{error}"),
+        }
+    }
+
     /// Compares a store that `change` has changed with one that was not changed.
     fn difference(change: impl FnOnce(&mut WriteTxn<'_>)) -> Option<StoreDifference> {
         let (ours, computed) = (test_store(), test_store());
         let (mut ours, mut computed) = (ours.0.begin_write().unwrap(), computed.0.begin_write().unwrap());
         [&mut ours, &mut computed].into_iter().for_each(fill);
         change(&mut ours);
-        HistoryVerifier { from: FROM, balance_rows: 0 }.compare(&ours, &mut computed).unwrap()
+        found(HistoryVerifier { from: FROM, balance_rows: 0 }.compare(&ours, &mut computed))
     }
 
     /// Returns the height of the list of importances that differs once `change` has changed a store.
@@ -342,16 +357,16 @@ mod tests {
         [&mut ours, &mut computed].into_iter().for_each(fill);
         let mut history = HistoryVerifier { from: FROM, balance_rows: 0 };
         for _ in 0..3 {
-            assert_eq!(history.compare(&ours, &mut computed).unwrap(), None);
+            history.compare(&ours, &mut computed).unwrap();
         }
-        assert_eq!(history.compare_count(&ours).unwrap(), None);
+        history.compare_count(&ours).unwrap();
         assert_eq!(state::last_recalculation(&computed).unwrap().map(|last| last.height), Some(Height(1077)));
         // Below the first known height nothing is counted.
         ours.put(Table::BalanceHistory, &balance_key(397), b"old").unwrap();
-        assert_eq!(history.compare_count(&ours).unwrap(), None);
+        history.compare_count(&ours).unwrap();
         ours.put(Table::BalanceHistory, &balance_key(401), b"old").unwrap();
         let surplus = StoreDifference::Rows(Table::BalanceHistory, 1);
-        assert_eq!(history.compare_count(&ours).unwrap(), Some(surplus));
+        assert_eq!(found(history.compare_count(&ours)), Some(surplus));
     }
 
     /// Compares a store without blocks that `change` has changed with an unchanged one.
@@ -359,7 +374,7 @@ mod tests {
         let (ours, scratch) = (test_store(), test_store());
         let mut ours = ours.0.begin_write().unwrap();
         change(&mut ours);
-        StoreVerifier::new(&ours, &scratch.0, Height(0), None).unwrap().verify_state().unwrap()
+        found(StoreVerifier::new(&ours, &scratch.0, Height(0), None).unwrap().verify_state())
     }
 
     #[test]

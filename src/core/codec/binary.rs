@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::text;
 use super::wipe::Wipe as _;
-use super::{Context, Decoder, Encoder, ReadError, limits};
+use super::{Context, Decoder, Encoder, ReadError, Result, limits};
 
 const NULL: i32 = -1;
 
@@ -211,18 +211,18 @@ impl<'a> BinaryDecoder<'a> {
         self.input.0
     }
 
-    fn take<const N: usize>(&mut self) -> Result<Option<[u8; N]>, ReadError> {
+    fn take<const N: usize>(&mut self) -> Result<Option<[u8; N]>> {
         match self.input.array() {
             None if !self.input.0.is_empty() => Err(ReadError::end_of_stream()),
             field => Ok(field),
         }
     }
 
-    fn slice(&mut self, length: usize) -> Result<&'a [u8], ReadError> {
+    fn slice(&mut self, length: usize) -> Result<&'a [u8]> {
         self.input.slice(length).ok_or_else(ReadError::end_of_stream)
     }
 
-    fn limited(&mut self, label: &'static str) -> Result<Option<&'a [u8]>, ReadError> {
+    fn limited(&mut self, label: &'static str) -> Result<Option<&'a [u8]>> {
         let Some(length) = self.i32(label)?.filter(|length| *length != NULL) else { return Ok(None) };
         let negative = |_| ReadError::Internal(format!("property {label} has the negative length {length}"));
         let bytes = self.slice(usize::try_from(length).map_err(negative)?)?;
@@ -230,11 +230,7 @@ impl<'a> BinaryDecoder<'a> {
     }
 
     /// Reads an entity of `length` bytes.
-    fn nested<T>(
-        &mut self,
-        length: usize,
-        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
+    fn nested<T>(&mut self, length: usize, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let bytes = self.slice(length).map_err(ReadError::nested)?;
         if self.depth >= limits::MAX_NESTING {
             return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
@@ -249,20 +245,20 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
         &self.context
     }
 
-    fn i32(&mut self, _: &'static str) -> Result<Option<i32>, ReadError> {
+    fn i32(&mut self, _: &'static str) -> Result<Option<i32>> {
         Ok(self.take()?.map(i32::from_le_bytes))
     }
 
-    fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError> {
+    fn i64(&mut self, label: &'static str) -> Result<Option<i64>> {
         // NIS1 reads a long as two halves; if the second one is absent, the value is missing.
         if self.input.0.len() == 4 { Err(ReadError::Missing(label)) } else { Ok(self.take()?.map(i64::from_le_bytes)) }
     }
 
-    fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+    fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>> {
         Ok(self.limited(label)?.map(Cow::Borrowed))
     }
 
-    fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError> {
+    fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>> {
         let Some(bytes) = self.limited(label)? else { return Ok(None) };
         Ok(Some(match text::repair_utf8(bytes) {
             Cow::Borrowed(text) => text::truncate_utf16(text, units),
@@ -275,22 +271,14 @@ impl<'a> Decoder<'a> for BinaryDecoder<'a> {
         }))
     }
 
-    fn object<T>(
-        &mut self,
-        label: &'static str,
-        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<Option<T>, ReadError> {
+    fn object<T>(&mut self, label: &'static str, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         let length = self.i32(label).map_err(ReadError::nested)?.filter(|length| *length != 0);
         let Some(length) = length else { return Ok(None) };
         let negative = |_| ReadError::Serialization(format!("property {label} has a negative length"));
         self.nested(usize::try_from(length).map_err(negative)?, read).map(Some)
     }
 
-    fn list<T>(
-        &mut self,
-        label: &'static str,
-        mut read: impl FnMut(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<Option<Vec<T>>, ReadError> {
+    fn list<T>(&mut self, label: &'static str, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Option<Vec<T>>> {
         let Some(count) = self.i32(label)?.filter(|count| *count != NULL) else { return Ok(None) };
         let count = usize::try_from(count).unwrap_or(0);
         // Limits the reservation by the input. Every element takes at least four bytes.

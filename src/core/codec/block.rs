@@ -2,7 +2,7 @@
 
 use super::binary::{BinaryDecoder, BinaryEncoder};
 use super::transaction;
-use super::{Context, Decoder, Encoder, ReadError, Readable, SigningForm, Writable};
+use super::{Context, Decoder, Encoder, Readable, Result, SigningForm, Writable};
 use crate::crypto::hash::keccak256;
 use crate::model::{Block, BlockKind, Hash256, Height, Transaction};
 
@@ -57,7 +57,7 @@ impl Block {
     }
 
     /// Reads a block in its verifiable form from the start of `bytes`.
-    pub fn from_bytes(bytes: &[u8], context: Context) -> Result<Block, ReadError> {
+    pub fn from_bytes(bytes: &[u8], context: Context) -> Result<Block> {
         read(&mut BinaryDecoder::new(bytes, context), SigningForm::Verifiable)
     }
 }
@@ -71,7 +71,7 @@ impl Writable for Block {
 
 /// Read in the verifiable form.
 impl Readable for Block {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self> {
         read(source, SigningForm::Verifiable)
     }
 }
@@ -85,7 +85,7 @@ impl Writable for Height {
 
 /// `{"height": n}`.
 impl Readable for Height {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self> {
         source.height("height")
     }
 }
@@ -117,11 +117,9 @@ fn write_head(sink: &mut impl Encoder, block: &Block, form: SigningForm) {
 }
 
 /// Reads the fields of a block.
-pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Block, ReadError> {
-    let code = source.need_i32("type")?;
-    let kind = BlockKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown block type: {code}")))?;
+pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Block> {
     Ok(Block {
-        kind,
+        kind: source.need_kind("type", BlockKind::from_code, "Unknown block type")?,
         version: source.need_i32("version")?,
         timestamp: source.timestamp("timeStamp")?,
         signer: source.public_key("signer")?,

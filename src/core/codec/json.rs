@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::lenient_json::Value;
 use super::text;
 use super::wipe::Wipe as _;
-use super::{Context, Decoder, Encoder, ReadError, SPLICE_BYTE, limits};
+use super::{Context, Decoder, Encoder, ReadError, Result, SPLICE_BYTE, limits};
 use crate::crypto::keys::decode_hex_into;
 
 /// Writes an entity as a JSON object. Members are in the order of NIS1's hash table.
@@ -193,10 +193,10 @@ const ORDER_MEMBER: &str = "_propertyOrderArray";
 
 impl<'a> JsonDecoder<'a> {
     /// Creates a source of an object. Fails with [`ReadError::Argument`] if the value is not an object.
-    pub fn new(value: &'a Value, context: Context) -> Result<JsonDecoder<'a>, ReadError> {
+    pub fn new(value: &'a Value, context: Context) -> Result<JsonDecoder<'a>> {
         match value {
             Value::Object(members) => Ok(JsonDecoder::of(members, context, 0)),
-            _ => Err(ReadError::Argument("JSON Object was expected".to_owned())),
+            _ => Err(ReadError::argument("JSON Object was expected")),
         }
     }
 
@@ -214,7 +214,7 @@ impl<'a> JsonDecoder<'a> {
     }
 
     /// Returns the value of the member that is read next, or `None` if it is absent or null.
-    fn next(&mut self, label: &'static str) -> Result<Option<&'a Value>, ReadError> {
+    fn next(&mut self, label: &'static str) -> Result<Option<&'a Value>> {
         if let Some(order) = &mut self.order {
             let expected = match order.next() {
                 Some(Value::String(name)) => name.as_str(),
@@ -228,7 +228,7 @@ impl<'a> JsonDecoder<'a> {
         Ok(self.find(label))
     }
 
-    fn text(&mut self, label: &'static str) -> Result<Option<&'a str>, ReadError> {
+    fn text(&mut self, label: &'static str) -> Result<Option<&'a str>> {
         match self.next(label)? {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -236,11 +236,7 @@ impl<'a> JsonDecoder<'a> {
         }
     }
 
-    fn nested<T>(
-        &self,
-        members: &'a [(String, Value)],
-        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
+    fn nested<T>(&self, members: &'a [(String, Value)], read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= limits::MAX_NESTING {
             return Err(ReadError::Serialization("entities are nested too deep".to_owned()));
         }
@@ -257,12 +253,12 @@ impl<'a> Decoder<'a> for JsonDecoder<'a> {
         &self.context
     }
 
-    fn i32(&mut self, label: &'static str) -> Result<Option<i32>, ReadError> {
+    fn i32(&mut self, label: &'static str) -> Result<Option<i32>> {
         // As in NIS1, larger numbers are truncated to the lower 32 bits.
         Ok(self.i64(label)?.map(|value| value as i32))
     }
 
-    fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError> {
+    fn i64(&mut self, label: &'static str) -> Result<Option<i64>> {
         match self.next(label)? {
             None => Ok(None),
             Some(Value::Integer(value)) => Ok(Some(*value)),
@@ -270,27 +266,23 @@ impl<'a> Decoder<'a> for JsonDecoder<'a> {
         }
     }
 
-    fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+    fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>> {
         let Some(text) = self.text(label)? else { return Ok(None) };
         let mut bytes = Vec::new();
         if let Err(error) = decode_hex_into(text, &mut bytes) {
             // The bytes may be part of a secret.
             bytes.wipe();
-            return Err(ReadError::Argument(format!("org.apache.commons.codec.DecoderException: {error}")));
+            return Err(ReadError::argument(format!("org.apache.commons.codec.DecoderException: {error}")));
         }
         bytes.truncate(limits::MAX_BYTES);
         Ok(Some(Cow::Owned(bytes)))
     }
 
-    fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError> {
+    fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>> {
         Ok(self.text(label)?.map(|text| text::truncate_utf16(text, units)))
     }
 
-    fn object<T>(
-        &mut self,
-        label: &'static str,
-        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<Option<T>, ReadError> {
+    fn object<T>(&mut self, label: &'static str, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
         match self.next(label)? {
             None => Ok(None),
             Some(Value::Object(members)) if members.is_empty() => Ok(None),
@@ -299,11 +291,7 @@ impl<'a> Decoder<'a> for JsonDecoder<'a> {
         }
     }
 
-    fn list<T>(
-        &mut self,
-        label: &'static str,
-        mut read: impl FnMut(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<Option<Vec<T>>, ReadError> {
+    fn list<T>(&mut self, label: &'static str, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Option<Vec<T>>> {
         match self.next(label)? {
             None => Ok(None),
             Some(Value::Array(values)) => {
@@ -312,7 +300,7 @@ impl<'a> Decoder<'a> for JsonDecoder<'a> {
                     Value::Object(_) => Err(ReadError::Internal(format!("property {label} holds a null element"))),
                     _ => Err(wrong_type(label)),
                 });
-                elements.collect::<Result<Vec<T>, ReadError>>().map(Some)
+                elements.collect::<Result<Vec<T>>>().map(Some)
             }
             Some(_) => Err(wrong_type(label)),
         }

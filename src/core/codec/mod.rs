@@ -41,7 +41,7 @@ pub enum Format {
 /// while it reads.
 pub trait Readable: Sized {
     /// Reads the fields in definition order.
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError>;
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self>;
 }
 
 /// An entity that can be written in both formats.
@@ -85,7 +85,7 @@ impl Format {
     }
 
     /// Reads an entity from the start of a body. The rest of the body is ignored. The caller limits its length.
-    pub fn read<T: Readable>(self, body: &[u8], context: Context) -> Result<T, ReadError> {
+    pub fn read<T: Readable>(self, body: &[u8], context: Context) -> Result<T> {
         match self {
             Format::Json => read_json(&*parse(body)?, context),
             Format::Binary => T::read(&mut BinaryDecoder::new(body, context)),
@@ -94,18 +94,18 @@ impl Format {
 }
 
 /// Reads an entity from a JSON value.
-pub fn read_json<T: Readable>(value: &lenient_json::Value, context: Context) -> Result<T, ReadError> {
+pub fn read_json<T: Readable>(value: &lenient_json::Value, context: Context) -> Result<T> {
     T::read(&mut JsonDecoder::new(value, context)?)
 }
 
 /// Parses a body as JSON. The value is wiped when it is dropped.
-pub fn parse(body: &[u8]) -> Result<Wiped<lenient_json::Value>, ReadError> {
+pub fn parse(body: &[u8]) -> Result<Wiped<lenient_json::Value>> {
     lenient_json::parse(body).map(Wiped).map_err(not_json)
 }
 
 /// Returns the error for a body that is not JSON.
 pub fn not_json(_: lenient_json::LenientJsonError) -> ReadError {
-    ReadError::Argument("JSON Object was expected".to_owned())
+    ReadError::argument("JSON Object was expected")
 }
 
 /// Whether an entity is written with its own signature and cosignatures.
@@ -215,6 +215,9 @@ pub enum ReadError {
     Internal(String),
 }
 
+/// Result of reading.
+pub type Result<T, E = ReadError> = std::result::Result<T, E>;
+
 /// Kind of a value that must not be negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Measure {
@@ -227,6 +230,11 @@ pub enum Measure {
 }
 
 impl ReadError {
+    /// Creates the error for a value that is not allowed.
+    pub fn argument(text: impl ToString) -> ReadError {
+        ReadError::Argument(text.to_string())
+    }
+
     /// Wraps this error as the failure to read the enclosing entity in the binary format. The text includes the name of
     /// the inner exception, once for each level.
     pub fn nested(self) -> ReadError {
@@ -293,66 +301,56 @@ pub trait Decoder<'a>: Sized {
     /// Returns the context.
     fn context(&self) -> &Context;
     /// Reads a 32-bit integer.
-    fn i32(&mut self, label: &'static str) -> Result<Option<i32>, ReadError>;
+    fn i32(&mut self, label: &'static str) -> Result<Option<i32>>;
     /// Reads a 64-bit integer.
-    fn i64(&mut self, label: &'static str) -> Result<Option<i64>, ReadError>;
+    fn i64(&mut self, label: &'static str) -> Result<Option<i64>>;
     /// Reads a byte string, cut to [`limits::MAX_BYTES`].
-    fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>, ReadError>;
+    fn bytes(&mut self, label: &'static str) -> Result<Option<Cow<'a, [u8]>>>;
     /// Reads a text, cut to `units` UTF-16 units.
-    fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>, ReadError>;
+    fn string(&mut self, label: &'static str, units: usize) -> Result<Option<Cow<'a, str>>>;
     /// Reads a nested entity.
-    fn object<T>(
-        &mut self,
-        label: &'static str,
-        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<Option<T>, ReadError>;
+    fn object<T>(&mut self, label: &'static str, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>>;
     /// Reads a list of nested entities, none of them null.
-    fn list<T>(
-        &mut self,
-        label: &'static str,
-        read: impl FnMut(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<Option<Vec<T>>, ReadError>;
+    fn list<T>(&mut self, label: &'static str, read: impl FnMut(&mut Self) -> Result<T>) -> Result<Option<Vec<T>>>;
 
     /// Reads a required 32-bit integer.
-    fn need_i32(&mut self, label: &'static str) -> Result<i32, ReadError> {
+    fn need_i32(&mut self, label: &'static str) -> Result<i32> {
         self.i32(label)?.ok_or(ReadError::Missing(label))
     }
 
+    /// Reads a required value of an enum by its number. In the error, an unknown number follows the text `unknown`.
+    fn need_kind<T>(&mut self, label: &'static str, of: impl Fn(i32) -> Option<T>, unknown: &str) -> Result<T> {
+        let code = self.need_i32(label)?;
+        of(code).ok_or_else(|| ReadError::argument(format!("{unknown}: {code}")))
+    }
+
     /// Reads a required 64-bit integer.
-    fn need_i64(&mut self, label: &'static str) -> Result<i64, ReadError> {
+    fn need_i64(&mut self, label: &'static str) -> Result<i64> {
         self.i64(label)?.ok_or(ReadError::Missing(label))
     }
 
     /// Reads a required byte string.
-    fn need_bytes(&mut self, label: &'static str) -> Result<Cow<'a, [u8]>, ReadError> {
+    fn need_bytes(&mut self, label: &'static str) -> Result<Cow<'a, [u8]>> {
         self.bytes(label)?.ok_or(ReadError::Missing(label))
     }
 
     /// Reads a required text that is not blank.
-    fn need_string(&mut self, label: &'static str, units: usize) -> Result<Cow<'a, str>, ReadError> {
+    fn need_string(&mut self, label: &'static str, units: usize) -> Result<Cow<'a, str>> {
         self.string(label, units)?.filter(|text| !text::is_blank(text)).ok_or(ReadError::Missing(label))
     }
 
     /// Reads a required nested entity.
-    fn need_object<T>(
-        &mut self,
-        label: &'static str,
-        read: impl FnOnce(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
+    fn need_object<T>(&mut self, label: &'static str, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.object(label, read)?.ok_or(ReadError::Missing(label))
     }
 
     /// Reads a required list.
-    fn need_list<T>(
-        &mut self,
-        label: &'static str,
-        read: impl FnMut(&mut Self) -> Result<T, ReadError>,
-    ) -> Result<Vec<T>, ReadError> {
+    fn need_list<T>(&mut self, label: &'static str, read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         self.list(label, read)?.ok_or(ReadError::Missing(label))
     }
 
     /// Reads a required address, valid on this network.
-    fn address(&mut self, label: &'static str) -> Result<Address, ReadError> {
+    fn address(&mut self, label: &'static str) -> Result<Address> {
         let text = self.need_string(label, limits::MAX_TEXT_UTF16)?;
         if self.context().trusted
             && let Ok(bytes) = text.as_bytes().try_into()
@@ -363,45 +361,43 @@ pub trait Decoder<'a>: Sized {
     }
 
     /// Reads a required amount of the native currency.
-    fn amount(&mut self, label: &'static str) -> Result<Amount, ReadError> {
+    fn amount(&mut self, label: &'static str) -> Result<Amount> {
         let value = self.need_i64(label)?;
         u64::try_from(value).map(Amount).map_err(|_| ReadError::Negative(Measure::Amount, value))
     }
 
     /// Reads a required quantity or supply of a mosaic.
-    fn quantity(&mut self, label: &'static str) -> Result<u64, ReadError> {
+    fn quantity(&mut self, label: &'static str) -> Result<u64> {
         let value = self.need_i64(label)?;
         u64::try_from(value).map_err(|_| ReadError::Negative(Measure::Quantity, value))
     }
 
     /// Reads a required block height.
-    fn height(&mut self, label: &'static str) -> Result<Height, ReadError> {
+    fn height(&mut self, label: &'static str) -> Result<Height> {
         let height = u64::try_from(self.need_i64(label)?).ok().filter(|height| *height > 0);
-        height.map(Height).ok_or_else(|| ReadError::Argument("height must be positive".to_owned()))
+        height.map(Height).ok_or_else(|| ReadError::argument("height must be positive"))
     }
 
     /// Reads a required time stamp.
-    fn timestamp(&mut self, label: &'static str) -> Result<Timestamp, ReadError> {
+    fn timestamp(&mut self, label: &'static str) -> Result<Timestamp> {
         let time = Some(Timestamp(self.need_i32(label)?)).filter(|time| time.0 >= 0);
-        time.ok_or_else(|| ReadError::Argument("time must be non-negative".to_owned()))
+        time.ok_or_else(|| ReadError::argument("time must be non-negative"))
     }
 
     /// Reads a required public key.
-    fn public_key(&mut self, label: &'static str) -> Result<PublicKey, ReadError> {
-        let bytes = self.need_bytes(label)?;
-        let key = bytes.as_ref().try_into().map(PublicKey);
-        key.map_err(|_| ReadError::Argument("publicKey must be in compressed form".to_owned()))
+    fn public_key(&mut self, label: &'static str) -> Result<PublicKey> {
+        PublicKey::try_from(&*self.need_bytes(label)?).map_err(ReadError::argument)
     }
 
     /// Reads a required signature.
-    fn signature(&mut self, label: &'static str) -> Result<Signature, ReadError> {
+    fn signature(&mut self, label: &'static str) -> Result<Signature> {
         let bytes = self.need_bytes(label)?;
         let signature = bytes.as_ref().try_into().map(Signature);
-        signature.map_err(|_| ReadError::Argument("binary signature representation must be 64 bytes".to_owned()))
+        signature.map_err(|_| ReadError::argument("binary signature representation must be 64 bytes"))
     }
 
     /// Reads a required hash of any length.
-    fn hash(&mut self, label: &'static str) -> Result<WireHash, ReadError> {
+    fn hash(&mut self, label: &'static str) -> Result<WireHash> {
         self.need_object(label, |source| Ok(WireHash(source.need_bytes("data")?.into_owned())))
     }
 }

@@ -1,20 +1,20 @@
 //! Mosaic ids, attachments, definitions and levies on the wire.
 
 use super::text::{parse_i32, parse_i64};
-use super::{Decoder, Encoder, Measure, ReadError, Writable, limits};
+use super::{Decoder, Encoder, Measure, ReadError, Result, Writable, limits};
 use crate::model::mosaic::{LevyKind, MAX_DIVISIBILITY};
 use crate::model::{Levy, Mosaic, MosaicDefinition, MosaicId, MosaicProperties, NamespaceId};
 
 /// Parses a namespace name.
-pub fn read_namespace(text: &str) -> Result<NamespaceId, ReadError> {
-    NamespaceId::parse(text).map_err(|error| ReadError::Argument(error.to_string()))
+pub fn read_namespace(text: &str) -> Result<NamespaceId> {
+    NamespaceId::parse(text).map_err(ReadError::argument)
 }
 
 /// Reads the fields of a mosaic id.
-pub fn read_mosaic_id<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicId, ReadError> {
+pub fn read_mosaic_id<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicId> {
     let namespace = read_namespace(&source.need_string("namespaceId", limits::MAX_TEXT_UTF16)?)?;
     let name = source.need_string("name", limits::MAX_TEXT_UTF16)?;
-    MosaicId::new(namespace, &name).map_err(|error| ReadError::Argument(error.to_string()))
+    MosaicId::new(namespace, &name).map_err(ReadError::argument)
 }
 
 /// Writes the fields of a mosaic id.
@@ -29,7 +29,7 @@ pub fn truncate_name(name: &str) -> &str {
 }
 
 /// Reads an attached mosaic.
-pub fn read_mosaic<'a, S: Decoder<'a>>(source: &mut S) -> Result<Mosaic, ReadError> {
+pub fn read_mosaic<'a, S: Decoder<'a>>(source: &mut S) -> Result<Mosaic> {
     let id = source.need_object("mosaicId", read_mosaic_id)?;
     Ok(Mosaic { id, quantity: source.quantity("quantity")? })
 }
@@ -42,7 +42,7 @@ impl Writable for Mosaic {
 }
 
 /// Reads a definition and normalises its properties.
-pub fn read_definition<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicDefinition, ReadError> {
+pub fn read_definition<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicDefinition> {
     let creator = source.public_key("creator")?;
     let id = source.need_object("id", read_mosaic_id)?;
     let description = source.need_string("description", limits::MAX_DESCRIPTION_UTF16)?.into_owned();
@@ -55,13 +55,13 @@ pub fn read_definition<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicDefin
     Ok(MosaicDefinition { creator, id, description, properties, levy })
 }
 
-fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadError> {
+fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties> {
     // The last of several properties with one name counts; other names are dropped.
     let find = |name: &str| list.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let divisibility = find("divisibility").map_or(Ok(0), parse_i32)?;
     let divisibility = u8::try_from(divisibility).ok().filter(|d| *d <= MAX_DIVISIBILITY);
     let divisibility = divisibility.ok_or_else(|| {
-        ReadError::Argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive"))
+        ReadError::argument(format!("divisibility must be between 0 and {MAX_DIVISIBILITY} inclusive"))
     })?;
     let initial_supply = find("initialSupply").map_or(Ok(1000), parse_i64)?;
     let initial_supply =
@@ -73,14 +73,14 @@ fn read_properties(list: &[(String, String)]) -> Result<MosaicProperties, ReadEr
         transferable: read_flag(find("transferable"), true)?,
     };
     if initial_supply > properties.max_supply() {
-        return Err(ReadError::Argument(format!(
+        return Err(ReadError::argument(format!(
             "cannot add 0 to {initial_supply} for mosaic with divisibility {divisibility}"
         )));
     }
     Ok(properties)
 }
 
-fn read_flag(text: Option<&str>, default: bool) -> Result<bool, ReadError> {
+fn read_flag(text: Option<&str>, default: bool) -> Result<bool> {
     let is = |text: &str, word: &str| text.chars().flat_map(char::to_uppercase).eq(word.chars());
     match text {
         None => Ok(default),
@@ -112,10 +112,8 @@ impl Writable for MosaicDefinition {
     }
 }
 
-fn read_levy<'a, S: Decoder<'a>>(source: &mut S) -> Result<Levy, ReadError> {
-    let code = source.need_i32("type")?;
-    let kind = LevyKind::from_code(code)
-        .ok_or_else(|| ReadError::Argument(format!("Invalid mosaic transfer fee type: {code}")))?;
+fn read_levy<'a, S: Decoder<'a>>(source: &mut S) -> Result<Levy> {
+    let kind = source.need_kind("type", LevyKind::from_code, "Invalid mosaic transfer fee type")?;
     let recipient = source.address("recipient")?;
     let mosaic = source.need_object("mosaicId", read_mosaic_id)?;
     Ok(Levy { kind, recipient, mosaic, fee: source.quantity("fee")? })

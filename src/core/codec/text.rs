@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::io::Write;
 
-use super::ReadError;
+use super::{ReadError, Result};
 
 /// The content of a file is not UTF-8 text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -201,7 +201,7 @@ fn digit(character: char) -> Option<i64> {
 
 /// Parses a 64-bit integer as NIS1's text properties allow it: with a sign, leading zeros, and digits of any script of
 /// the Basic Multilingual Plane. Fails with [`ReadError::NotANumber`].
-pub fn parse_i64(text: &str) -> Result<i64, ReadError> {
+pub fn parse_i64(text: &str) -> Result<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -214,7 +214,7 @@ pub fn parse_i64(text: &str) -> Result<i64, ReadError> {
 }
 
 /// Parses a 32-bit integer as [`parse_i64`] does.
-pub fn parse_i32(text: &str) -> Result<i32, ReadError> {
+pub fn parse_i32(text: &str) -> Result<i32> {
     parse_i64(text)?.try_into().map_err(|_| ReadError::NotANumber(text.to_owned()))
 }
 

@@ -2,7 +2,9 @@
 
 use super::binary::{BinaryDecoder, BinaryEncoder};
 use super::mosaic::{read_definition, read_mosaic, read_mosaic_id, read_namespace, write_mosaic_id};
-use super::{ByteReader, Context, Decoder, Encoder, Measure, ReadError, Readable, SigningForm, Writable, limits};
+use super::{
+    ByteReader, Context, Decoder, Encoder, Measure, ReadError, Readable, Result, SigningForm, Writable, limits,
+};
 use crate::crypto::PublicKey;
 use crate::crypto::hash::{keccak256, keccak256_parts};
 use crate::model::mosaic::{NameError, is_part};
@@ -86,7 +88,7 @@ impl Transaction {
     }
 
     /// Reads a transaction from the start of `bytes`.
-    pub fn from_bytes(bytes: &[u8], form: SigningForm, context: Context) -> Result<Transaction, ReadError> {
+    pub fn from_bytes(bytes: &[u8], form: SigningForm, context: Context) -> Result<Transaction> {
         read(&mut BinaryDecoder::new(bytes, context), form)
     }
 }
@@ -100,7 +102,7 @@ impl Writable for Transaction {
 
 /// Read in the verifiable form.
 impl Readable for Transaction {
-    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
+    fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self> {
         read(source, SigningForm::Verifiable)
     }
 }
@@ -217,10 +219,8 @@ fn write_modifications(sink: &mut impl Encoder, body: &AggregateModification, ne
 }
 
 /// Reads the fields of a transaction and normalises it.
-pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Transaction, ReadError> {
-    let code = source.need_i32("type")?;
-    let unknown = || ReadError::Argument(format!("Unknown transaction type: {code}"));
-    let kind = TransactionKind::from_code(code).ok_or_else(unknown)?;
+pub fn read<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm) -> Result<Transaction> {
+    let kind = source.need_kind("type", TransactionKind::from_code, "Unknown transaction type")?;
     let version = source.need_i32("version")?;
     let timestamp = source.timestamp("timeStamp")?;
     let signer = source.public_key("signer")?;
@@ -258,7 +258,7 @@ fn effective_fee(fee: Amount, signer: &PublicKey, context: &Context) -> Amount {
     if free { Amount::ZERO } else { fee }
 }
 
-fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Transfer, ReadError> {
+fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Transfer> {
     let recipient = source.address("recipient")?;
     let amount = source.amount("amount")?;
     let message = source.object("message", read_message)?.filter(|message| !message.payload.is_empty());
@@ -267,15 +267,13 @@ fn read_transfer<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<Tran
     Ok(Transfer { recipient, amount, message, mosaics })
 }
 
-fn read_message<'a, S: Decoder<'a>>(source: &mut S) -> Result<Message, ReadError> {
-    let code = source.need_i32("type")?;
-    let kind =
-        MessageKind::from_code(code).ok_or_else(|| ReadError::Argument(format!("Unknown message type: {code}")))?;
+fn read_message<'a, S: Decoder<'a>>(source: &mut S) -> Result<Message> {
+    let kind = source.need_kind("type", MessageKind::from_code, "Unknown message type")?;
     Ok(Message { kind, payload: source.need_bytes("payload")?.into_owned() })
 }
 
 /// Merges mosaics with the same id and sorts them in wire order: by the text `namespace:name : quantity`.
-fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
+fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>> {
     mosaics.sort_by(|a, b| a.id.cmp(&b.id));
     let mut merged: Vec<Mosaic> = Vec::with_capacity(mosaics.len());
     for mosaic in mosaics {
@@ -293,17 +291,17 @@ fn merge_mosaics(mut mosaics: Vec<Mosaic>) -> Result<Vec<Mosaic>, ReadError> {
     Ok(merged)
 }
 
-fn read_importance_transfer<'a, S: Decoder<'a>>(source: &mut S) -> Result<ImportanceTransfer, ReadError> {
+fn read_importance_transfer<'a, S: Decoder<'a>>(source: &mut S) -> Result<ImportanceTransfer> {
     let mode = source.need_i32("mode")?;
     let remote = source.public_key("remoteAccount")?;
     let mode = LinkMode::from_code(mode).ok_or(ReadError::Incompatible("mode"))?;
     Ok(ImportanceTransfer { mode, remote })
 }
 
-fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification, ReadError> {
+fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result<AggregateModification> {
     let mut modifications = source.need_list("modifications", |source| {
         let kind = ModificationKind::from_code(source.need_i32("modificationType")?)
-            .ok_or_else(|| ReadError::Argument("invalid mode".to_owned()))?;
+            .ok_or_else(|| ReadError::argument("invalid mode"))?;
         Ok(Modification { kind, cosignatory: source.public_key("cosignatoryAccount")? })
     })?;
     let read_change = |source: &mut S| source.need_i32("relativeChange");
@@ -314,7 +312,7 @@ fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result
         } else {
             "Cosignatory modifications cannot be empty"
         };
-        return Err(ReadError::Argument(text.to_owned()));
+        return Err(ReadError::argument(text));
     }
     let Context { network, trusted, .. } = *source.context();
     if !trusted {
@@ -326,11 +324,7 @@ fn read_modifications<'a, S: Decoder<'a>>(source: &mut S, newer: bool) -> Result
     Ok(AggregateModification { modifications, min_cosignatories_change: change })
 }
 
-fn read_multisig<'a, S: Decoder<'a>>(
-    source: &mut S,
-    form: SigningForm,
-    signer: &PublicKey,
-) -> Result<Multisig, ReadError> {
+fn read_multisig<'a, S: Decoder<'a>>(source: &mut S, form: SigningForm, signer: &PublicKey) -> Result<Multisig> {
     let inner = source.need_object("otherTrans", |source| read(source, SigningForm::NonVerifiable))?;
     let cosignatures = match form {
         SigningForm::Verifiable => source.need_list("signatures", |source| read(source, SigningForm::Verifiable))?,
@@ -350,7 +344,7 @@ fn normalise_cosignatures(
     inner: &Transaction,
     signer: &PublicKey,
     network: NetworkByte,
-) -> Result<Vec<Transaction>, ReadError> {
+) -> Result<Vec<Transaction>> {
     if list.is_empty() {
         return Ok(list);
     }
@@ -369,7 +363,7 @@ fn normalise_cosignatures(
     Ok(cosignatures.into_iter().map(|(_, cosignature)| cosignature).collect())
 }
 
-fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &Address) -> Result<(), ReadError> {
+fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &Address) -> Result<()> {
     let Body::Cosignature(body) = &cosignature.body else {
         return Err(ReadError::Internal("a list of cosignatures holds another kind of transaction".to_owned()));
     };
@@ -380,15 +374,15 @@ fn check_cosignature(cosignature: &Transaction, inner_hash: &Hash256, account: &
     } else {
         return Ok(());
     };
-    Err(ReadError::Argument(problem.to_owned()))
+    Err(ReadError::argument(problem))
 }
 
-fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespace, ReadError> {
+fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespace> {
     let rental_fee_sink = source.address("rentalFeeSink")?;
     let rental_fee = source.amount("rentalFee")?;
     let new_part = source.need_string("newPart", limits::MAX_TEXT_UTF16)?.into_owned();
     if !is_part(&new_part) {
-        return Err(ReadError::Argument(NameError::bad_part(&new_part).to_string()));
+        return Err(ReadError::argument(NameError::bad_part(&new_part)));
     }
     let parent = source.string("parent", limits::MAX_TEXT_UTF16)?.map(|text| read_namespace(&text)).transpose()?;
     Ok(ProvisionNamespace { rental_fee_sink, rental_fee, new_part, parent })
@@ -397,27 +391,25 @@ fn read_provision<'a, S: Decoder<'a>>(source: &mut S) -> Result<ProvisionNamespa
 fn read_definition_creation<'a, S: Decoder<'a>>(
     source: &mut S,
     signer: &PublicKey,
-) -> Result<MosaicDefinitionCreation, ReadError> {
+) -> Result<MosaicDefinitionCreation> {
     let definition = source.need_object("mosaicDefinition", read_definition)?;
     let creation_fee_sink = source.address("creationFeeSink")?;
     let creation_fee = source.amount("creationFee")?;
     if definition.creator != *signer {
-        let text = "transaction signer and mosaic definition creator must be identical";
-        return Err(ReadError::Argument(text.to_owned()));
+        return Err(ReadError::argument("transaction signer and mosaic definition creator must be identical"));
     }
     Ok(MosaicDefinitionCreation { definition, creation_fee_sink, creation_fee })
 }
 
-fn read_supply_change<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicSupplyChange, ReadError> {
+fn read_supply_change<'a, S: Decoder<'a>>(source: &mut S) -> Result<MosaicSupplyChange> {
     let mosaic = source.need_object("mosaicId", read_mosaic_id)?;
     let code = source.need_i32("supplyType")?;
     let delta = source.quantity("delta")?;
     if !(1..=MAX_SUPPLY_DELTA).contains(&delta) {
-        let text = format!("delta must be between 1 and {MAX_SUPPLY_DELTA} inclusive");
-        return Err(ReadError::Argument(text));
+        return Err(ReadError::argument(format!("delta must be between 1 and {MAX_SUPPLY_DELTA} inclusive")));
     }
-    let kind = SupplyChangeKind::from_code(code)
-        .ok_or_else(|| ReadError::Argument("supply type validity must be true".to_owned()))?;
+    let kind =
+        SupplyChangeKind::from_code(code).ok_or_else(|| ReadError::argument("supply type validity must be true"))?;
     Ok(MosaicSupplyChange { mosaic, kind, delta })
 }
 

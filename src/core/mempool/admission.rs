@@ -23,7 +23,7 @@ pub type Accepted = Option<Rc<Transaction>>;
 
 impl Mempool {
     /// Validates and accepts an announced or pushed transaction, or returns the remembered result if it came before.
-    pub fn announce(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> Result<Accepted, Rejection> {
+    pub fn announce(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult<Accepted> {
         let network = wire_network(transaction.version);
         require(network == confirmed.network.byte, ValidationResult::FailureWrongNetwork)?;
         let hash = content_hash(&transaction);
@@ -62,7 +62,7 @@ impl Mempool {
     /// Validates and accepts a transaction of a remote mempool. The remembered results are neither used nor set, so that
     /// a copy with a wrong signature does not keep the valid transaction out. Completes a pending rebuild first. Costs at
     /// most one signature for each cosignatory of the account, however many cosignatures are attached.
-    pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> Result<Accepted, Rejection> {
+    pub fn add(&mut self, transaction: Transaction, confirmed: &ChainSnapshot<'_>) -> RuleResult<Accepted> {
         // NIS1 accepts any number of attached cosignatures.
         let most = usize::try_from(confirmed.network.chain.max_transactions_per_block).unwrap_or(usize::MAX);
         let is_short = transaction.self_and_children().count() <= most.max(MIN_CHILDREN);
@@ -131,7 +131,7 @@ impl MempoolContent {
     /// without attached cosignatures that do not count.
     /// A cosignature is stored in its multisig transaction, but returned separately as accepted. A second one of the same
     /// signer is valid, and nothing else happens with it.
-    pub(super) fn insert(&mut self, root: MempoolEntry, confirmed: &ChainSnapshot<'_>) -> Result<Accepted, Rejection> {
+    pub(super) fn insert(&mut self, root: MempoolEntry, confirmed: &ChainSnapshot<'_>) -> RuleResult<Accepted> {
         let announced = Rc::clone(&root.transaction);
         let mut effects = self.validate(&announced, confirmed)?;
         let root = self.drop_strangers(root, confirmed)?;
@@ -165,7 +165,7 @@ impl MempoolContent {
         &mut self,
         transaction: &'t Transaction,
         confirmed: &ChainSnapshot<'_>,
-    ) -> Result<Vec<Effect<'t>>, Rejection> {
+    ) -> RuleResult<Vec<Effect<'t>>> {
         let ChainSnapshot { snapshot, network, height, now } = *confirmed;
         let overlay = Overlay::new(snapshot, &mut self.changes);
         let (height, purpose) = (height.next(), Purpose::Mempool);

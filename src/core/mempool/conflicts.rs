@@ -22,7 +22,8 @@ pub struct Conflict {
 }
 
 /// What a transaction of a replaced block and the one with which it conflicts have in common.
-enum Contested<'t> {
+#[derive(PartialEq)]
+enum Contested {
     /// The funds of an account.
     Funds,
     /// The remote account of an account, or the account that it is remote of.
@@ -30,68 +31,64 @@ enum Contested<'t> {
     /// The cosignatories of an account.
     Cosignatories,
     /// The definition and supply of a mosaic.
-    Mosaic(&'t MosaicId),
+    Mosaic(MosaicId),
     /// The lease of a namespace.
     Namespace(NamespaceId),
 }
 
-impl Contested<'_> {
+impl Contested {
     /// Returns what an invalid transaction contests by its result; `None` if its result follows from no other
     /// transaction, or from one that is missing.
-    fn of(acting: &Transaction, result: ValidationResult) -> Option<Contested<'_>> {
+    fn of(acting: &Transaction, result: ValidationResult) -> Option<Contested> {
         use ValidationResult::*;
-        match (result, &acting.body) {
-            (FailureInsufficientBalance, _) => Some(Contested::Funds),
-            (
-                FailureNamespaceAlreadyExists | FailureNamespaceOwnerConflict | FailureNamespaceProvisionTooEarly,
-                Body::ProvisionNamespace(body),
-            ) => body.name().ok().map(Contested::Namespace),
-            (FailureNamespaceOwnerConflict, Body::MosaicDefinitionCreation(body)) => {
-                Some(Contested::Namespace(body.definition.id.namespace.clone()))
-            }
-            (
-                FailureMosaicModificationNotAllowed
-                | FailureMosaicSupplyImmutable
-                | FailureMosaicMaxSupplyExceeded
-                | FailureMosaicSupplyNegative,
-                body,
-            ) => match body {
-                Body::MosaicDefinitionCreation(body) => Some(Contested::Mosaic(&body.definition.id)),
-                Body::MosaicSupplyChange(body) => Some(Contested::Mosaic(&body.mosaic)),
-                _ => None,
+        match result {
+            FailureInsufficientBalance => Some(Contested::Funds),
+            FailureNamespaceOwnerConflict => match &acting.body {
+                Body::MosaicDefinitionCreation(body) => {
+                    Some(Contested::Namespace(body.definition.id.namespace.clone()))
+                }
+                _ => Contested::changed_by(acting),
             },
-            (
-                FailureImportanceTransferInProgress
-                | FailureImportanceTransferNeedsToBeDeactivated
-                | FailureImportanceTransferIsNotActive
-                | FailureTransactionNotAllowedForRemote,
-                _,
-            ) => Some(Contested::Importance),
-            (
-                FailureMultisigNotACosigner
-                | FailureTransactionNotAllowedForMultisig
-                | FailureMultisigAlreadyACosigner
-                | FailureTooManyMultisigCosigners
-                | FailureMultisigMinCosignatoriesOutOfRange,
-                _,
-            ) => Some(Contested::Cosignatories),
+            FailureNamespaceAlreadyExists
+            | FailureNamespaceProvisionTooEarly
+            | FailureMosaicModificationNotAllowed
+            | FailureMosaicSupplyImmutable
+            | FailureMosaicMaxSupplyExceeded
+            | FailureMosaicSupplyNegative => Contested::changed_by(acting),
+            FailureImportanceTransferInProgress
+            | FailureImportanceTransferNeedsToBeDeactivated
+            | FailureImportanceTransferIsNotActive
+            | FailureTransactionNotAllowedForRemote => Some(Contested::Importance),
+            FailureMultisigNotACosigner
+            | FailureTransactionNotAllowedForMultisig
+            | FailureMultisigAlreadyACosigner
+            | FailureTooManyMultisigCosigners
+            | FailureMultisigMinCosignatoriesOutOfRange => Some(Contested::Cosignatories),
             _ => None,
+        }
+    }
+
+    /// Returns what a transaction changes besides funds.
+    fn changed_by(acting: &Transaction) -> Option<Contested> {
+        match &acting.body {
+            Body::ImportanceTransfer(_) => Some(Contested::Importance),
+            Body::AggregateModification(_) => Some(Contested::Cosignatories),
+            Body::MosaicDefinitionCreation(body) => Some(Contested::Mosaic(body.definition.id.clone())),
+            Body::MosaicSupplyChange(body) => Some(Contested::Mosaic(body.mosaic.clone())),
+            Body::ProvisionNamespace(body) => body.name().ok().map(Contested::Namespace),
+            Body::Transfer(_) | Body::Multisig(_) | Body::Cosignature(_) => None,
         }
     }
 
     /// Returns whether another transaction of the same account contests the same.
     fn is_contested_by(&self, other: &Transaction) -> bool {
-        let body = &other.inner().unwrap_or(other).body;
-        match (self, body) {
-            (Contested::Funds, _)
-            | (Contested::Importance, Body::ImportanceTransfer(_))
-            | (Contested::Cosignatories, Body::AggregateModification(_)) => true,
-            (Contested::Mosaic(id), Body::MosaicDefinitionCreation(body)) => body.definition.id == **id,
-            (Contested::Mosaic(id), Body::MosaicSupplyChange(body)) => body.mosaic == **id,
-            (Contested::Namespace(name), Body::ProvisionNamespace(body)) => {
-                body.name().is_ok_and(|other| other == *name || other.is_root() && other.root() == name.root())
+        match (self, Contested::changed_by(other.inner().unwrap_or(other))) {
+            (Contested::Funds, _) => true,
+            // A lease of the root decides about all names below it.
+            (Contested::Namespace(name), Some(Contested::Namespace(other))) => {
+                other == *name || other.is_root() && other.root() == name.root()
             }
-            _ => false,
+            (contested, changed) => changed.as_ref() == Some(contested),
         }
     }
 }
@@ -128,7 +125,7 @@ impl MempoolContent {
         }
     }
 
-    fn unconfirmed_conflict(&self, contested: &Contested<'_>, account: &Address) -> Option<Conflict> {
+    fn unconfirmed_conflict(&self, contested: &Contested, account: &Address) -> Option<Conflict> {
         let entries = self.youngest(&self.by_age, account).filter_map(|(_, number)| self.entries.get(&number));
         let mut paid = entries.take(MAX_SEARCHED).filter(|entry| entry.fee_payer == *account);
         let found = paid.find(|entry| contested.is_contested_by(&entry.transaction))?;
@@ -137,7 +134,7 @@ impl MempoolContent {
 }
 
 fn confirmed_conflict(
-    contested: &Contested<'_>,
+    contested: &Contested,
     account: &Address,
     common: Height,
     confirmed: &ChainSnapshot<'_>,

@@ -79,7 +79,7 @@ fn is_usable(account: &Address, context: &ValidationContext<'_>) -> Result<bool>
         return Ok(true);
     }
     let status = context.remote_status(&account);
-    let is_over = matches!(status, RemoteStatus::NotSet | RemoteStatus::Remote(LinkPhase::Inactive));
+    let is_over = matches!(status, None | Some((LinkRole::Remote, LinkPhase::Inactive)));
     Ok(is_over && context.is_since(context.forks().mosaic_redefinition))
 }
 
@@ -95,9 +95,9 @@ pub fn participants(transaction: &Transaction, network: NetworkByte) -> Vec<Addr
 pub fn may_sign_block(status: RemoteStatus) -> bool {
     use LinkPhase::{Activating, Active, Deactivating, Inactive};
     match status {
-        RemoteStatus::NotSet => true,
-        RemoteStatus::Owner(phase) => matches!(phase, Activating | Inactive),
-        RemoteStatus::Remote(phase) => matches!(phase, Active | Deactivating),
+        None => true,
+        Some((LinkRole::Owner, phase)) => matches!(phase, Activating | Inactive),
+        Some((LinkRole::Remote, phase)) => matches!(phase, Active | Deactivating),
     }
 }
 
@@ -118,7 +118,7 @@ pub fn link_may_change(body: &ImportanceTransfer, subject: &TransactionContext<'
     {
         let is_tied = matches!(
             context.remote_status(&remote),
-            RemoteStatus::Remote(LinkPhase::Activating | LinkPhase::Active | LinkPhase::Deactivating)
+            Some((LinkRole::Remote, LinkPhase::Activating | LinkPhase::Active | LinkPhase::Deactivating))
         );
         require(!is_tied, FailureImportanceTransferNeedsToBeDeactivated)?;
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::result::ValidationResult::*;
-use super::result::{Rejection, RuleResult, require};
+use super::result::{RuleResult, require};
 use super::{ValidationContext, is_in_future, may_sign_block};
 use crate::crypto::PublicKey;
 use crate::model::transaction::{Hashes, entity_version, wire_network};
@@ -107,7 +107,7 @@ impl ConflictSet {
     ///
     /// B10: no account changes its cosignatories twice. B11: no mosaic is used, and its namespace is not rented, in the
     /// block that defines it, whatever the order.
-    pub fn conflict_keys(&self, transactions: &[Transaction]) -> Result<ConflictSet, Rejection> {
+    pub fn conflict_keys(&self, transactions: &[Transaction]) -> RuleResult<ConflictSet> {
         let mut own = ConflictSet::default();
         for transaction in transactions.iter().flat_map(Transaction::self_and_children) {
             match &transaction.body {

@@ -4,7 +4,7 @@ use ruint::aliases::U256;
 
 use super::TransactionContext;
 use super::result::ValidationResult::FailureInsufficientFee;
-use super::result::{Rejection, RuleResult, require};
+use super::result::{RuleResult, require};
 use crate::model::mosaic::MAX_QUANTITY;
 use crate::model::network::Forks;
 use crate::model::transaction::Transfer;
@@ -61,7 +61,7 @@ impl FeeSchedule {
         self,
         body: &Body,
         mosaic: impl Fn(&MosaicId) -> Result<Option<MosaicEntry>>,
-    ) -> Result<Amount, Rejection> {
+    ) -> RuleResult<Amount> {
         let attached = |id: &MosaicId| {
             let unknown = || Exception::argument(format!("unable to find fee information for '{id}'"));
             Ok(mosaic(id)?.ok_or_else(unknown)?)
@@ -102,8 +102,8 @@ pub fn fee_suffices(subject: &TransactionContext<'_>) -> RuleResult {
 fn transfer_fee(
     schedule: FeeSchedule,
     body: &Transfer,
-    attached: impl Fn(&MosaicId) -> Result<MosaicEntry, Rejection>,
-) -> Result<i64, Rejection> {
+    attached: impl Fn(&MosaicId) -> RuleResult<MosaicEntry>,
+) -> RuleResult<i64> {
     let is_first = schedule == FeeSchedule::First;
     let message = match body.message_length() as i64 {
         0 => 0,

@@ -140,7 +140,7 @@ pub fn check_block(block: &Block, hashes: &[Hashes], context: &ValidationContext
 pub fn check_transaction<'t>(
     transaction: &'t Transaction,
     context: &ValidationContext<'_>,
-) -> Result<Vec<Effect<'t>>, Rejection> {
+) -> RuleResult<Vec<Effect<'t>>> {
     let subject = TransactionContext::new(transaction, context);
     let mut list = Vec::with_capacity(8);
     rules_before_effects(&subject)?;

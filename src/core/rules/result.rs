@@ -205,8 +205,8 @@ impl From<StateError> for Rejection {
     }
 }
 
-/// Result of a rule.
-pub type RuleResult = Result<(), Rejection>;
+/// Result of a rule, or of something that rules may reject.
+pub type RuleResult<T = ()> = Result<T, Rejection>;
 
 /// Fails with the result `otherwise` unless the condition holds.
 pub fn require(condition: bool, otherwise: ValidationResult) -> RuleResult {

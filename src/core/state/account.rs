@@ -67,16 +67,8 @@ pub struct RemoteLink {
     pub mode: LinkMode,
 }
 
-/// Status of an account as owner or remote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RemoteStatus {
-    /// No link.
-    NotSet,
-    /// As owner.
-    Owner(LinkPhase),
-    /// As remote.
-    Remote(LinkPhase),
-}
+/// Status of an account as owner or remote; `None` without a link.
+pub type RemoteStatus = Option<(LinkRole, LinkPhase)>;
 
 /// Phase of an importance link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +112,7 @@ impl Account {
 
     /// Returns the status at a height.
     pub fn remote_status(&self, height: Height, rewrite_limit: u64) -> RemoteStatus {
-        let Some(link) = self.active_link(height) else { return RemoteStatus::NotSet };
+        let link = self.active_link(height)?;
         let recent = height.0 - link.height.0 < rewrite_limit;
         let phase = match (link.mode, recent) {
             (LinkMode::Activate, true) => LinkPhase::Activating,
@@ -128,16 +120,13 @@ impl Account {
             (LinkMode::Deactivate, true) => LinkPhase::Deactivating,
             (LinkMode::Deactivate, false) => LinkPhase::Inactive,
         };
-        match link.role {
-            LinkRole::Owner => RemoteStatus::Owner(phase),
-            LinkRole::Remote => RemoteStatus::Remote(phase),
-        }
+        Some((link.role, phase))
     }
 
     /// Returns the account for which this one harvests at a height; `None` if it harvests for itself.
     pub fn harvests_for(&self, height: Height, rewrite_limit: u64) -> Option<Address> {
         let status = self.remote_status(height, rewrite_limit);
-        let is_in_effect = matches!(status, RemoteStatus::Remote(LinkPhase::Active | LinkPhase::Deactivating));
+        let is_in_effect = matches!(status, Some((LinkRole::Remote, LinkPhase::Active | LinkPhase::Deactivating)));
         self.active_link(height).filter(|_| is_in_effect).map(|link| link.linked_address)
     }
 

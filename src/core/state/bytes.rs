@@ -57,16 +57,19 @@ pub fn all_to_stored(values: &[impl Stored]) -> Vec<u8> {
     out
 }
 
-/// Stores a struct as its fields in this order.
+/// Stores a struct as its fields in this order. A value that is not valid was never written.
 macro_rules! stored {
-    ($type:ident { $($field:tt),+ }) => {
+    ($type:ident { $($field:tt),+ } $(if $is_valid:expr)?) => {
         impl crate::state::bytes::Stored for $type {
             fn write(&self, out: &mut Vec<u8>) {
                 $(crate::state::bytes::Stored::write(&self.$field, out);)+
             }
 
             fn read(input: &mut crate::codec::ByteReader<'_>) -> Option<Self> {
-                Some($type { $($field: crate::state::bytes::Stored::read(input)?),+ })
+                let value = $type { $($field: crate::state::bytes::Stored::read(input)?),+ };
+                $(let is_valid: fn(&$type) -> bool = $is_valid;
+                is_valid(&value).then_some(())?;)?
+                Some(value)
             }
         }
     };
@@ -118,19 +121,12 @@ stored_as! {
     LevyKind as u8: |kind| kind.code() as u8, |code| LevyKind::from_code(code.into());
     LinkMode as u8: |mode| mode.code() as u8, |code| LinkMode::from_code(code.into());
     ExpiryKind as u8: |kind| kind.code() as u8, |code| ExpiryKind::from_code(code.into());
-    MosaicProperties as ((u8, u64), (bool, bool)):
-        |properties| {
-            let MosaicProperties { divisibility, initial_supply, supply_mutable, transferable } = *properties;
-            ((divisibility, initial_supply), (supply_mutable, transferable))
-        },
-        |((divisibility, initial_supply), (supply_mutable, transferable))| {
-            let properties = MosaicProperties { divisibility, initial_supply, supply_mutable, transferable };
-            (divisibility <= MAX_DIVISIBILITY).then_some(properties)
-        };
 }
 
 stored!(Height { 0 });
 stored!(PublicKey { 0 });
+stored!(MosaicProperties { divisibility, initial_supply, supply_mutable, transferable }
+    if |properties| properties.divisibility <= MAX_DIVISIBILITY);
 stored!(Levy { kind, recipient, mosaic, fee });
 stored!(MosaicDefinition { creator, id, description, properties, levy });
 

@@ -15,7 +15,7 @@ use super::mosaics::{self, DefinitionVersion, MosaicEntry};
 use super::namespaces::{self, Lease, LeaseState};
 use crate::codec::text::write_json_double;
 use crate::model::{Address, Hash256, Height, MosaicId, NamespaceId, Network};
-use crate::store::{Read, Result, StoreError, StoredHeader, Table, tip};
+use crate::store::{Read, Result, StoreError, StoredHeader, Table, height_of_key, tip};
 
 /// Computes a Keccak-256 over the hash of the tip, all entries of the state tables in key order with their lengths, and
 /// the importances in force. Two nodes with the same chain and schema have the same digest, and a rollback restores the
@@ -110,7 +110,7 @@ impl<R: Read> Dump<'_, R> {
         let mut outlinks: BTreeMap<_, Vec<Value>> = BTreeMap::new();
         for entry in self.state.entries(Table::Outlinks, &[])? {
             let (key, value) = entry?;
-            let height = key.try_into().map(u64::from_be_bytes).map_err(|_| StoreError::Damaged("outlinks"))?;
+            let Height(height) = height_of_key(key, "outlinks")?;
             for link in Outlink::read_all(value)? {
                 let entry = json!([height, link.weight, link.recipient.address(self.state)?.as_str()]);
                 outlinks.entry(link.sender).or_default().push(entry);
@@ -269,12 +269,7 @@ fn importance_value(last: AccountImportance) -> Value {
 }
 
 fn status_name(status: RemoteStatus) -> String {
-    let (role, phase) = match status {
-        RemoteStatus::NotSet => return "NOT_SET".to_owned(),
-        RemoteStatus::Owner(phase) => ("OWNER", phase),
-        RemoteStatus::Remote(phase) => ("REMOTE", phase),
-    };
-    format!("{role}_{}", format!("{phase:?}").to_uppercase())
+    status.map_or("NOT_SET".to_owned(), |(role, phase)| format!("{role:?}_{phase:?}").to_uppercase())
 }
 
 fn link_value(link: &RemoteLink) -> Value {

@@ -52,24 +52,17 @@ const SECONDS_PER_HOUR: i64 = 3600;
 /// Rows removed in one step.
 const ROWS_PER_STEP: usize = 48;
 
-/// The pruning of one block, in steps of a few rows each. The work corresponds to the blocks of the last interval.
+/// The pruning of one block, in steps of a few rows each: what is still to be pruned. The work corresponds to the blocks of
+/// the last interval.
 #[derive(Debug)]
 pub struct Pruning {
-    outlinks_below: Height,
-    leases_below: Height,
     height: Height,
-    /// Time stamp of transactions; `None` keeps all hashes.
+    outlinks_below: Option<Height>,
+    leases_below: Option<Height>,
+    /// Time stamp of transactions; `None` also if all hashes are kept.
     hashes_below: Option<Timestamp>,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    Outlinks,
-    Leases,
-    Hashes,
-    /// Advances the height below which no hash is remembered.
-    ForgottenHashes,
+    /// Whether the height below which no hash is remembered is to be advanced.
+    advances_hashes: bool,
 }
 
 impl Pruning {
@@ -82,32 +75,26 @@ impl Pruning {
         let retention_start = |hours| (i64::from(timestamp.0) - i64::from(hours) * SECONDS_PER_HOUR).max(0) as i32;
         Some(Pruning {
             height,
-            outlinks_below: height.minus(chain.blocks_per_month() + day),
-            leases_below: height.minus(LEASE_DAYS * day),
+            outlinks_below: Some(height.minus(chain.blocks_per_month() + day)),
+            leases_below: Some(height.minus(LEASE_DAYS * day)),
             hashes_below: chain.hash_retention_hours.map(|hours: u32| Timestamp(retention_start(hours))),
-            stage: Stage::Outlinks,
+            advances_hashes: false,
         })
     }
 
     /// Runs one step; returns whether work remains.
     pub fn step(&mut self, txn: &mut impl Write) -> StateResult<bool> {
-        match &mut self.stage {
-            Stage::Outlinks => {
-                if remove_below(txn, Table::Outlinks, &block_key(self.outlinks_below))? {
-                    self.stage = Stage::Leases;
-                }
-            }
-            Stage::Leases => {
-                if !namespaces::prune_oldest(txn, self.leases_below)? {
-                    self.stage = Stage::Hashes;
-                }
-            }
-            Stage::Hashes => {
-                let Some(limit) = self.hashes_below else { return Ok(false) };
-                hashes::forget(txn, self.height, limit)?;
-                self.stage = Stage::ForgottenHashes;
-            }
-            Stage::ForgottenHashes => return Ok(hashes::forget_step(txn)?),
+        if let Some(height) = self.outlinks_below {
+            let is_done = remove_below(txn, Table::Outlinks, &block_key(height))?;
+            self.outlinks_below = Some(height).filter(|_| !is_done);
+        } else if let Some(height) = self.leases_below {
+            let has_more = namespaces::prune_oldest(txn, height)?;
+            self.leases_below = Some(height).filter(|_| has_more);
+        } else if let Some(limit) = self.hashes_below.take() {
+            hashes::forget(txn, self.height, limit)?;
+            self.advances_hashes = true;
+        } else {
+            return Ok(self.advances_hashes && hashes::forget_step(txn)?);
         }
         Ok(true)
     }
@@ -289,7 +276,7 @@ mod tests {
         let mut batch = store.begin_write().unwrap();
         let (height, timestamp) = (Height(360 * 200 + 1), Timestamp(10_000_000));
         let mut pruning = Pruning::due(height, timestamp, &CHAIN()).unwrap();
-        let limit = pruning.outlinks_below.0;
+        let limit = pruning.outlinks_below.unwrap().0;
         for number in 0..1_000u64 {
             batch.put(Table::Outlinks, &(limit - 900 + number).to_be_bytes(), &[]).unwrap();
         }

@@ -8,7 +8,7 @@
 use super::account::{AccountId, account_at};
 use super::bytes::stored;
 use crate::model::{Address, Height};
-use crate::store::{Read, Result, StoreError, StoredHeader, Table, Write, block_key, block_row};
+use crate::store::{Read, Result, StoreError, StoredHeader, Table, Write, block_key, height_of_key, stored_header};
 
 /// Blocks from one skip pointer of a list to the next.
 const SKIP_POINTER_EVERY: u32 = 32;
@@ -56,12 +56,10 @@ pub fn for_each_harvest_before(
         && let Some((key, _)) = state.first_from(Table::Harvests, &id.key(), &pointer_key(id, before))?
     {
         let (_, pointed) = AccountId::split_key(key)?;
-        let pointed = pointed.try_into().map_err(|_| StoreError::Damaged("the height of a harvested block"))?;
-        height = Height(u64::from_be_bytes(pointed));
+        height = height_of_key(pointed, "the height of a harvested block")?;
     }
     while height.0 > 0 {
-        let row = block_row(state, height)?.ok_or(StoreError::Damaged("a harvested block is missing"))?;
-        let header = row.header;
+        let header = stored_header(state, height)?.ok_or(StoreError::Damaged("a harvested block is missing"))?;
         let [of_signer, of_beneficiary] = header.previous_harvests;
         let previous = if header.beneficiary == Some(*address) { of_beneficiary } else { of_signer };
         if height < before && !visit(header)? {

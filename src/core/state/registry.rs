@@ -84,20 +84,11 @@ impl ListingIndex<'_> {
         key
     }
 
-    /// Calls `visit` with the row ids below `end` in descending order, until it returns `false`.
-    pub fn for_each_before(
-        self,
-        state: &impl Read,
-        end: u64,
-        mut visit: impl FnMut(u64) -> Result<bool>,
-    ) -> Result<()> {
+    /// Returns the row ids below `end` in descending order.
+    pub fn before<'s, S: Read>(self, state: &'s S, end: u64) -> Result<impl Iterator<Item = Result<u64>> + use<'s, S>> {
         let prefix = self.prefix();
-        for entry in state.entries_before(Table::ListingIndex, &prefix, &self.key(end))? {
-            if !visit(parse_row_id(&entry?.0[prefix.len()..])?)? {
-                break;
-            }
-        }
-        Ok(())
+        let entries = state.entries_before(Table::ListingIndex, &prefix, &self.key(end))?;
+        Ok(entries.map(move |entry| parse_row_id(&entry?.0[prefix.len()..])))
     }
 
     /// Returns the last row id.
@@ -107,9 +98,7 @@ impl ListingIndex<'_> {
 
     /// Returns the last row id below `end`.
     fn last_before(self, state: &impl Read, end: u64) -> Result<Option<u64>> {
-        let prefix = self.prefix();
-        let entry = state.last_before(Table::ListingIndex, &prefix, &self.key(end))?;
-        entry.map(|(key, _)| parse_row_id(&key[prefix.len()..])).transpose()
+        self.before(state, end)?.next().transpose()
     }
 
     /// Returns the first row id at or above `start`.
@@ -315,11 +304,8 @@ impl ListingUpdate {
 
     /// Runs one step; returns whether work remains.
     pub fn step(&mut self, txn: &mut impl Write, network: NetworkByte) -> Result<bool> {
-        let mut rows = Vec::with_capacity(ROWS_PER_STEP);
-        ListingIndex::DefinitionsIn(&self.name).for_each_before(txn, self.before, |row| {
-            rows.push(row);
-            Ok(rows.len() < ROWS_PER_STEP)
-        })?;
+        let rows = ListingIndex::DefinitionsIn(&self.name).before(txn, self.before)?.take(ROWS_PER_STEP);
+        let rows = rows.collect::<Result<Vec<_>>>()?;
         rows.iter().try_for_each(|row| set_definition_listed(txn, *row, self.listed, network))?;
         if let Some(last) = rows.last().filter(|_| rows.len() == ROWS_PER_STEP) {
             self.before = *last;

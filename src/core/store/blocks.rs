@@ -292,10 +292,14 @@ pub(super) fn block_in<'a>(key: &[u8], row: &'a [u8], height: Height) -> Result<
     find().map(Some).ok_or_else(|| corrupt(height))
 }
 
+/// Returns the height that a key consists of. Any other key is [`StoreError::Damaged`] with `what`.
+pub fn height_of_key(key: &[u8], what: &'static str) -> Result<Height> {
+    key.try_into().map(|height| Height(u64::from_be_bytes(height))).map_err(|_| StoreError::Damaged(what))
+}
+
 /// Returns the height of the last block of a row.
 fn last_of(key: &[u8]) -> Result<Height> {
-    let height = key.try_into().map_err(|_| StoreError::Damaged("a block's key"))?;
-    Ok(Height(u64::from_be_bytes(height)))
+    height_of_key(key, "a block's key")
 }
 
 /// Returns the block at a height as it is stored.

@@ -371,7 +371,7 @@ mod tests {
     use lmdb::{Environment, EnvironmentFlags, Transaction, WriteFlags};
     use proptest::prelude::*;
 
-    use super::super::read::{Snapshot, Verify as _, VerifyPosition};
+    use super::super::read::{Snapshot, VerifyPosition};
     use super::super::{AccessMode, Options, Read, Store, Write, WriteTxn, test_store};
     use super::*;
 

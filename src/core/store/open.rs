@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags, Transaction};
+use lmdb::{Database, DatabaseFlags, Environment, EnvironmentFlags};
 use rustix::fs::{major, minor, stat};
 use rustix::io::Errno;
 
-use super::checksums::{VerifiedRanges, found, verify};
+use super::checksums::{VerifiedRanges, found};
 use super::durability::{self, BootId, Durability};
 use super::error::{Result, StoreError, in_folder};
 use super::files::{self, DATA_FILE, FileFault, LockTable, exists, free_bytes, size};
-use super::read::{TableCursor, stored_range};
+use super::read::Verify as _;
 use super::tables::{EARLIER_SCHEMAS, SCHEMA, Table};
 use super::write::Write as _;
 use crate::codec::{network_from_text, network_to_text};
@@ -141,11 +141,11 @@ pub fn stored_network(folder: &Path, options: Options) -> Result<String> {
     Ok(network)
 }
 
-/// Opens a store that nobody changes. Returns its schema and network.
-fn open_unlocked(folder: &Path, options: Options) -> Result<(Environment, String, String)> {
-    let environment = open_environment(folder, options, READ_UNLOCKED)?;
-    let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
-    Ok((environment, schema, network))
+/// Opens a store that nobody changes, of any version. Also returns its schema and network.
+fn open_unlocked(folder: &Path, options: Options) -> Result<(Store, String, String)> {
+    let store = Store::new(open_environment(folder, options, READ_UNLOCKED)?, folder)?;
+    let (schema, network) = store.meta()?.ok_or(StoreError::Empty)?;
+    Ok((store, schema, network))
 }
 
 impl Store {
@@ -162,16 +162,15 @@ impl Store {
         durability::recover_to_durable(folder)?;
         require_data_file(folder, lock.is_initialized())?;
         let readers = LockTable::open(folder).map_err(in_folder(folder))?;
-        let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
-        let stored = stored_meta(&environment)?;
+        let store = Store::new(open_environment(folder, options, EnvironmentFlags::NO_SYNC)?, folder)?;
+        let stored = store.meta()?;
         if let Some((schema, network)) = &stored {
             check_schema(schema)?;
             identity.check(network)?;
         }
         let durability = Durability::new(folder, boot)?;
-        let databases = create_tables(&environment, &durability)?;
-        let (readers, lock) = (Some(readers), Some(lock));
-        let store = Store { readers, lock, ..Store::new(environment, databases, durability) };
+        let mut store = Store { readers: Some(readers), lock: Some(lock), durability, ..store };
+        store.create_missing_tables()?;
         // Nothing is written if nothing changes, so that a node can start on a full disk.
         if stored.is_none_or(|(_, network)| network != identity.text) {
             let mut batch = store.begin_write()?;
@@ -186,24 +185,64 @@ impl Store {
     /// Creates a scratch store in an empty folder: nothing waits for the disk, and other processes are not locked out.
     pub fn scratch(folder: &Path, options: Options) -> Result<Store> {
         let readers = LockTable::open(folder).map_err(in_folder(folder))?;
-        let environment = open_environment(folder, options, EnvironmentFlags::NO_SYNC)?;
-        let durability = Durability::none(folder);
-        let databases = create_tables(&environment, &durability)?;
-        Ok(Store { readers: Some(readers), ..Store::new(environment, databases, durability) })
+        let store = Store::new(open_environment(folder, options, EnvironmentFlags::NO_SYNC)?, folder)?;
+        let mut store = Store { readers: Some(readers), ..store };
+        store.create_missing_tables()?;
+        Ok(store)
     }
 
-    fn new(environment: Environment, databases: Databases, durability: Durability) -> Store {
-        Store {
+    /// Opens the tables that exist, without waiting for the writer of the store.
+    fn new(environment: Environment, folder: &Path) -> Result<Store> {
+        let mut databases = [None; Table::ALL.len()];
+        for table in Table::ALL {
+            databases[table as usize] = found(environment.open_db(Some(table.name())))?;
+        }
+        Ok(Store {
             environment,
             readers: None,
             databases,
-            folder: durability.folder.clone(),
-            durability,
+            folder: folder.to_owned(),
+            durability: Durability::none(folder),
             has_write_txn: Cell::new(false),
             is_dead: Cell::new(false),
             verified: VerifiedRanges::default(),
             lock: None,
             stop: None,
+        })
+    }
+
+    /// Creates the missing tables, each in a commit of its own.
+    fn create_missing_tables(&mut self) -> Result<()> {
+        for table in Table::ALL {
+            if self.databases[table as usize].is_none() {
+                self.durability.ensure_record()?;
+                let created = self.environment.create_db(Some(table.name()), DatabaseFlags::empty());
+                self.databases[table as usize] = Some(self.written(created)?);
+                self.durability.on_commit();
+                self.durability.sync_and_record()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns schema and network, if there is a chain, after comparing them with their checksums if the version of the
+    /// store has them: everything else depends on them.
+    fn meta(&self) -> Result<Option<(String, String)>> {
+        let has = |table: Table| self.databases[table as usize].is_some();
+        if !has(Table::Meta) {
+            return Ok(None);
+        }
+        let (snapshot, has_checksums) = (self.snapshot()?, has(Table::Checksums));
+        if has_checksums {
+            snapshot.ensure_verified(Table::Meta, &[], None)?;
+        }
+        let text = |key: &[u8]| -> Result<_> {
+            Ok(snapshot.raw_row(Table::Meta, key)?.map(|text| String::from_utf8_lossy(text).into_owned()))
+        };
+        let stored = text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?);
+        match &stored {
+            Some((schema, _)) if !has_checksums && schema == SCHEMA => Err(A_TABLE_IS_MISSING),
+            _ => Ok(stored),
         }
     }
 
@@ -211,13 +250,12 @@ impl Store {
     /// against changes. Also returns the text of its identity.
     pub(super) fn open_for_rebuild(folder: &Path, options: Options) -> Result<(Store, String)> {
         let lock = Some(FolderLock::of_existing(folder)?);
-        let (environment, schema, network) = open_unlocked(folder, options)?;
+        let (store, schema, network) = open_unlocked(folder, options)?;
         match check_schema(&schema) {
             Ok(()) | Err(StoreError::OlderSchema { .. }) => {}
             Err(error) => return Err(error),
         }
-        let databases = open_tables(&environment)?;
-        Ok((Store { lock, ..Store::new(environment, databases, Durability::none(folder)) }, network))
+        Ok((Store { lock, ..store }, network))
     }
 
     /// Returns the same store after its files were moved to another folder that is locked.
@@ -256,26 +294,24 @@ impl Store {
             Err(_) if !is_exclusive && is_unlocked(folder) => (None, READ_UNLOCKED),
             Err(error) => return Err(in_folder(folder)(error)),
         };
-        let environment = open_environment(folder, options, flags)?;
-        let (schema, network) = stored_meta(&environment)?.ok_or(StoreError::Empty)?;
+        let store = Store::new(open_environment(folder, options, flags)?, folder)?;
+        let (schema, network) = store.meta()?.ok_or(StoreError::Empty)?;
         check_schema(&schema)?;
-        let databases = open_tables(&environment)?;
-        if databases.contains(&None) {
+        if store.databases.contains(&None) {
             return Err(A_TABLE_IS_MISSING);
         }
         let durability = if is_exclusive { Durability::new(folder, boot)? } else { Durability::none(folder) };
-        Ok((Store { readers, lock, ..Store::new(environment, databases, durability) }, network))
+        Ok((Store { readers, lock, durability, ..store }, network))
     }
 
     /// Opens a store that another process may change meanwhile, only to bring its rows into memory: nothing is locked, so
     /// that no page is kept for this process, and what it reads may be wrong. Also returns the text of its identity.
     pub fn open_to_read_ahead(folder: &Path, options: Options) -> Result<(Store, String)> {
-        let (environment, schema, network) = open_unlocked(folder, options)?;
+        let (store, schema, network) = open_unlocked(folder, options)?;
         check_schema(&schema)?;
         // The first commit of the other process reads them.
         let _ = files::read_free_pages(&folder.join(DATA_FILE));
-        let databases = open_tables(&environment)?;
-        Ok((Store::new(environment, databases, Durability::none(folder)), network))
+        Ok((store, network))
     }
 
     /// Makes reads fail with [`StoreError::Interrupted`] once the flag is set. A process killed in the middle of a read
@@ -469,31 +505,6 @@ fn require_data_file(folder: &Path, had_store: bool) -> Result<()> {
     checked.map_err(|fault| StoreError::DataFile(path, fault))
 }
 
-/// Opens all tables. Each missing table is created in a commit of its own.
-fn create_tables(environment: &Environment, durability: &Durability) -> Result<Databases> {
-    let mut databases = open_tables(environment)?;
-    for table in Table::ALL {
-        if databases[table as usize].is_some() {
-            continue;
-        }
-        durability.ensure_record()?;
-        let created = environment.create_db(Some(table.name()), DatabaseFlags::empty());
-        databases[table as usize] = Some(created.map_err(|error| StoreError::of_write(&durability.folder, error))?);
-        durability.on_commit();
-        durability.sync_and_record()?;
-    }
-    Ok(databases)
-}
-
-/// Opens the tables that exist, without waiting for the writer of the store.
-fn open_tables(environment: &Environment) -> Result<Databases> {
-    let mut databases = [None; Table::ALL.len()];
-    for table in Table::ALL {
-        databases[table as usize] = found(environment.open_db(Some(table.name())))?;
-    }
-    Ok(databases)
-}
-
 /// Opens the environment with as much of the requested address space as is available.
 fn open_environment(folder: &Path, options: Options, flags: EnvironmentFlags) -> Result<Environment> {
     let path = folder.join(DATA_FILE);
@@ -547,30 +558,6 @@ fn try_environment(folder: &Path, map_size: usize, flags: EnvironmentFlags) -> R
         .open(folder)
 }
 
-/// Returns schema and network of an existing store, after comparing them with their checksums if its version has them:
-/// everything else depends on them.
-fn stored_meta(environment: &Environment) -> Result<Option<(String, String)>> {
-    let existing = |table: Table| found(environment.open_db(Some(table.name())));
-    let Some(meta) = existing(Table::Meta)? else { return Ok(None) };
-    let checksums = existing(Table::Checksums)?;
-    let reader = environment.begin_ro_txn()?;
-    let mut unverified = checksums.map(|checksums| (checksums, Vec::new()));
-    while let Some((checksums, first)) = unverified {
-        let cursor = TableCursor::new(Table::Checksums, reader.open_ro_cursor(checksums)?, None, None);
-        let range = stored_range(cursor, Table::Meta, &first)?;
-        verify([&reader.open_ro_cursor(meta)?, &reader.open_ro_cursor(meta)?], Table::Meta, &range)?;
-        unverified = range.end.map(|end| (checksums, end));
-    }
-    let text = |key: &[u8]| -> Result<_> {
-        Ok(found(reader.get(meta, &key))?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
-    };
-    let stored = text(SCHEMA_KEY)?.zip(text(NETWORK_KEY)?);
-    match &stored {
-        Some((schema, _)) if checksums.is_none() && schema == SCHEMA => Err(A_TABLE_IS_MISSING),
-        _ => Ok(stored),
-    }
-}
-
 fn check_schema(found: &str) -> Result<()> {
     let (found, expected) = (found.to_owned(), SCHEMA.to_owned());
     if found == expected {
@@ -607,6 +594,8 @@ impl ChainIdentity {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use lmdb::Transaction as _;
 
     use super::*;
     use crate::model::Network;
@@ -756,7 +745,7 @@ mod tests {
                 transaction.put(meta, &key, &value, lmdb::WriteFlags::empty()).unwrap();
             }
             transaction.commit().unwrap();
-            match stored_meta(&environment) {
+            match Store::new(environment, folder.path()).unwrap().meta() {
                 Err(StoreError::Damaged(_)) => assert!(is_damaged),
                 found => assert_eq!((found.unwrap().unwrap().0.as_str(), is_damaged), (schema, false)),
             }

@@ -9,8 +9,8 @@ use lmdb::{Cursor as _, InactiveTransaction, RoCursor, RoTransaction, Transactio
 
 use super::blocks::{block_in, block_key};
 use super::checksums::{
-    self, LAST, MAX_RANGE_BYTES, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found, range_start,
-    raw_entry, row_value, split_range,
+    self, ChangedRanges, LAST, MAX_RANGE_BYTES, NEXT, PREVIOUS, Range, RangeSum, SET_RANGE, checksum_key, found,
+    range_start, raw_entry, row_value, split_range,
 };
 use super::error::{Result, StoreError};
 use super::open::Store;
@@ -146,8 +146,6 @@ impl<'a> TableCursor<'a> {
         stop: Option<&'a AtomicBool>,
         verify: Option<&'a dyn Verify>,
     ) -> TableCursor<'a> {
-        let is_needed = |verify: &&dyn Verify| !verify.store().verified.is_fully_verified(table);
-        let verify = verify.filter(|verify| table != Table::Checksums && is_needed(verify));
         TableCursor { table, cursor, stop, verify, current_key: None, changes: None, merged_key: Vec::new() }
     }
 
@@ -249,12 +247,8 @@ impl<'a> TableCursor<'a> {
             PREVIOUS => (found, before),
             _ => (found, None),
         };
-        let is_in_order = match (low, high) {
-            (Some(low), Some(high)) if operation == SET_RANGE => low <= high,
-            (Some(low), Some(high)) => low < high,
-            _ => true,
-        };
-        if !is_in_order {
+        let is_in_order = |(low, high)| low < high || operation == SET_RANGE && low == high;
+        if !low.zip(high).is_none_or(is_in_order) {
             return Err(StoreError::Incomplete { table: self.table, first: low.unwrap_or_default().to_vec() });
         }
         verify.ensure_verified(self.table, low.unwrap_or_default(), high)?;
@@ -278,7 +272,7 @@ pub(super) fn check_stop(stop: Option<&AtomicBool>) -> Result<()> {
 }
 
 /// Finds the range of a key in the checksums of all ranges.
-pub(super) fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range> {
+fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Result<Range> {
     let wanted = checksum_key(table, key);
     // Only the start of the next range is needed, even if its checksum is damaged.
     let (begin, next) = match checksums.seek(&wanted) {
@@ -302,108 +296,96 @@ pub(super) fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[
     if range.contains(key) { Ok(range) } else { Err(StoreError::Damaged("the checksums of ranges")) }
 }
 
-/// A transaction of LMDB, whose rows are compared with their checksums before they are used.
+/// Verifies ranges for a cursor.
 pub trait Verify {
-    /// Returns the store, which knows what is already verified.
-    fn store(&self) -> &Store;
-
-    /// Returns a row as it is stored.
-    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>>;
-
-    /// Opens a cursor over the rows of a table, without verification.
-    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>>;
-
-    /// Returns the range of a key, if the transaction has changed it.
-    fn changed_range(&self, _: Table, _: &[u8]) -> Option<Range> {
-        None
-    }
-
-    /// Returns the range of a key, with its expected checksum.
-    fn range(&self, table: Table, key: &[u8]) -> Result<Range> {
-        let stored = || {
-            let (rows, stop) = (self.raw_cursor(Table::Checksums)?, self.store().stop.as_deref());
-            stored_range(TableCursor::new(Table::Checksums, rows, stop, None), table, key)
-        };
-        self.changed_range(table, key).map_or_else(stored, Ok)
-    }
-
-    /// Compares the range of a key with its checksum, even if that was done before.
-    fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range> {
-        let range = self.range(table, key)?;
-        checksums::verify([&self.raw_cursor(table)?, &self.raw_cursor(table)?], table, &range)?;
-        self.store().verified.add(table, range.clone());
-        Ok(range)
-    }
-
     /// Verifies all unverified ranges from a key up to another key or to the end. Checksums of ranges have no ranges.
+    fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<()>;
+}
+
+/// A transaction of LMDB, whose rows are compared with their checksums before they are used.
+pub struct CheckedTxn<'env, T> {
+    pub(super) transaction: T,
+    /// The store, which knows what is already verified.
+    pub(super) store: &'env Store,
+    /// The ranges that the transaction has changed.
+    pub(super) changed: ChangedRanges,
+}
+
+/// A snapshot of the last commit at its creation. Cheap, but to be dropped soon: LMDB keeps old pages for it.
+pub type Snapshot<'env> = CheckedTxn<'env, RoTransaction<'env>>;
+
+impl<T: Transaction> Verify for CheckedTxn<'_, T> {
     fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         if table == Table::Checksums {
             return Ok(());
         }
-        while let Some(key) = self.store().verified.first_unverified(table, from, to) {
+        while let Some(key) = self.store.verified.first_unverified(table, from, to) {
             self.verify_range(table, &key)?;
         }
         Ok(())
     }
+}
 
+impl<'env, T: Transaction> CheckedTxn<'env, T> {
+    pub(super) fn new(store: &'env Store, transaction: T) -> CheckedTxn<'env, T> {
+        CheckedTxn { transaction, store, changed: ChangedRanges::default() }
+    }
+
+    /// Returns a row as it is stored.
+    pub(super) fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        found(self.transaction.get(self.store.database(table)?, &key))
+    }
+
+    /// Opens a cursor over the rows of a table, without verification.
+    pub(super) fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>> {
+        Ok(self.transaction.open_ro_cursor(self.store.database(table)?)?)
+    }
+
+    /// Returns the range of a key, with its expected checksum.
+    pub(super) fn range(&self, table: Table, key: &[u8]) -> Result<Range> {
+        let stored = || stored_range(self.cursor(Table::Checksums)?, table, key);
+        self.changed.get(table, key).map_or_else(stored, Ok)
+    }
+
+    /// Compares the range of a key with its checksum, even if that was done before.
+    pub(super) fn verify_range(&self, table: Table, key: &[u8]) -> Result<Range> {
+        let range = self.range(table, key)?;
+        checksums::verify([&self.raw_cursor(table)?, &self.raw_cursor(table)?], table, &range)?;
+        self.store.verified.add(table, range.clone());
+        Ok(range)
+    }
+}
+
+impl<T: Transaction> Read for CheckedTxn<'_, T> {
     /// Returns the value of a row, after comparing it with its own checksum. Its range is verified only if the row is not
     /// found, since it is absent if the range is complete, or if the table is known to be damaged.
-    fn verified_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        check_stop(self.store().stop.as_deref())?;
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
+        check_stop(self.store.stop.as_deref())?;
         let row = self.raw_row(table, key)?;
-        if row.is_none() || self.store().verified.is_damaged(table) {
+        if row.is_none() || self.store.verified.is_damaged(table) {
             self.ensure_verified(table, key, Some(key))?;
         }
         row.map(|row| row_value(table, key, row, true)).transpose()
     }
 
-    /// Returns the bytes of the block at a height ([`Read::block_bytes`]). If it is not found, the rows that could hold it
-    /// are verified.
-    fn verified_block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
+    fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {
+        let is_verified = table == Table::Checksums || self.store.verified.is_fully_verified(table);
+        let verify = Some(self as &dyn Verify).filter(|_| !is_verified);
+        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.store.stop.as_deref(), verify))
+    }
+
+    /// If the block is not found, the rows that could hold it are verified.
+    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
         let (table, key) = (Table::Blocks, block_key(height));
-        check_stop(self.store().stop.as_deref())?;
+        check_stop(self.store.stop.as_deref())?;
         let (last, block) = match raw_entry(&self.raw_cursor(table)?, Some(&key), SET_RANGE)? {
             Some((last, row)) => (Some(last), block_in(last, row_value(table, last, row, false)?, height)?),
             None => (None, None),
         };
-        if block.is_none() || self.store().verified.is_damaged(table) {
+        if block.is_none() || self.store.verified.is_damaged(table) {
             self.ensure_verified(table, &key, last)?;
         }
         Ok(block)
-    }
-}
-
-/// A snapshot of the last commit at its creation. Cheap, but to be dropped soon: LMDB keeps old pages for it.
-pub struct Snapshot<'env> {
-    transaction: RoTransaction<'env>,
-    store: &'env Store,
-}
-
-impl Verify for Snapshot<'_> {
-    fn store(&self) -> &Store {
-        self.store
-    }
-
-    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        found(self.transaction.get(self.store.database(table)?, &key))
-    }
-
-    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>> {
-        Ok(self.transaction.open_ro_cursor(self.store.database(table)?)?)
-    }
-}
-
-impl Read for Snapshot<'_> {
-    fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        self.verified_row(table, key)
-    }
-
-    fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {
-        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.store.stop.as_deref(), Some(self)))
-    }
-
-    fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
-        self.verified_block_bytes(height)
     }
 }
 
@@ -425,17 +407,14 @@ impl Snapshot<'_> {
     /// position. If a range is damaged or cannot be read, the next call continues after it.
     pub fn verify_next(&self, position: &mut VerifyPosition) -> Result<Option<u64>> {
         let Some((table, key)) = position.advance() else { return Ok(None) };
-        let compared = match self.range(table, &key) {
-            Ok(range) => {
-                position.continue_at(table, &key, range.end.as_deref());
-                self.verify_range(table, &range.first).map(|range| Some(range.sum.bytes))
-            }
-            Err(error) => {
-                position.continue_at(table, &key, self.next_range(table, &key)?.as_deref());
-                Err(error)
-            }
+        let range = self.range(table, &key);
+        let next = match &range {
+            Ok(range) => range.end.clone(),
+            Err(_) => self.next_range(table, &key)?,
         };
-        compared.inspect_err(|_| self.store.verified.record_damage(table))
+        position.continue_at(table, &key, next.as_deref());
+        let verified = range.and_then(|range| self.verify_range(table, &range.first));
+        verified.map(|range| Some(range.sum.bytes)).inspect_err(|_| self.store.verified.record_damage(table))
     }
 
     /// Returns the start of the next range after a key, even if checksums are damaged.
@@ -516,7 +495,7 @@ impl<'env> SnapshotCache<'env> {
             return Ok(snapshot);
         }
         let taken = match self.inactive.take() {
-            Some(inactive) => Snapshot { transaction: self.store.begun(inactive.renew())?, store: self.store },
+            Some(inactive) => CheckedTxn::new(self.store, self.store.begun(inactive.renew())?),
             None => self.store.snapshot()?,
         };
         Ok(self.snapshot.get_or_init(|| taken))
@@ -533,7 +512,7 @@ impl<'env> SnapshotCache<'env> {
 impl Store {
     /// Returns a snapshot of the last commit.
     pub fn snapshot(&self) -> Result<Snapshot<'_>> {
-        Ok(Snapshot { transaction: self.begun(self.environment.begin_ro_txn())?, store: self })
+        Ok(CheckedTxn::new(self, self.begun(self.environment.begin_ro_txn())?))
     }
 }
 

@@ -3,16 +3,15 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
-use lmdb::{Cursor, RoCursor, RwTransaction, Transaction, WriteFlags};
+use lmdb::{Cursor, RwTransaction, Transaction, WriteFlags};
 use smallvec::SmallVec;
 
 use super::checksums::{
-    ChangedRanges, MAX_RANGE_BYTES, NEXT, Range, RangeSum, SET_RANGE, append_checksum, found, row_value, split_range,
-    stored_length,
+    MAX_RANGE_BYTES, NEXT, RangeSum, SET_RANGE, append_checksum, row_value, split_range, stored_length,
 };
 use super::error::{Result, StoreError};
 use super::open::Store;
-use super::read::{Read, Snapshot, TableCursor, Verify};
+use super::read::{CheckedTxn, Read, Snapshot, TableCursor, Verify as _};
 use super::tables::Table;
 use crate::codec::ByteReader;
 use crate::model::Height;
@@ -75,11 +74,9 @@ pub trait Write: Read {
 /// Changes that become visible together. Dropping it without [`WriteTxn::commit`] discards them. At most one exists in a
 /// process: it is the permit to change the chain.
 pub struct WriteTxn<'env> {
-    transaction: RwTransaction<'env>,
-    store: &'env Store,
+    base: CheckedTxn<'env, RwTransaction<'env>>,
     /// Old values in the order in which they were overwritten.
     journal: Vec<u8>,
-    changed: ChangedRanges,
     rows: u32,
     /// Bytes of the written overflow pages, less those of removed rows.
     overflow_bytes: usize,
@@ -107,22 +104,12 @@ impl Store {
         let _permit = WritePermit(&self.has_write_txn);
         self.durability.ensure_record()?;
         self.release_ended_readers();
-        let transaction = self.begun(self.environment.begin_rw_txn())?;
-        let (journal, changed) = (Vec::new(), ChangedRanges::default());
-        Ok(WriteTxn {
-            transaction,
-            store: self,
-            journal,
-            changed,
-            rows: 0,
-            overflow_bytes: 0,
-            collected: None,
-            _permit,
-        })
+        let base = CheckedTxn::new(self, self.begun(self.environment.begin_rw_txn())?);
+        Ok(WriteTxn { base, journal: Vec::new(), rows: 0, overflow_bytes: 0, collected: None, _permit })
     }
 
     /// Returns the result of a change; an error of the operating system names the folder.
-    fn written<T>(&self, result: Result<T, lmdb::Error>) -> Result<T> {
+    pub(super) fn written<T>(&self, result: Result<T, lmdb::Error>) -> Result<T> {
         result.map_err(|error| StoreError::of_write(&self.folder, error))
     }
 }
@@ -181,8 +168,8 @@ impl WriteTxn<'_> {
 
     /// Writes a row. Large transactions reach the disk before they are committed. Returns the row's sum.
     fn write(&mut self, table: Table, key: &[u8], value: &[u8], flags: WriteFlags) -> Result<RangeSum> {
-        let (store, length) = (self.store, stored_length(table, value));
-        let place = store.written(self.transaction.reserve(store.database(table)?, &key, length, flags))?;
+        let (store, length) = (self.base.store, stored_length(table, value));
+        let place = store.written(self.base.transaction.reserve(store.database(table)?, &key, length, flags))?;
         append_checksum(table, key, value, place);
         let sum = RangeSum::of_row(table, key, place);
         self.rows += 1 + (value.len() / PAGE) as u32;
@@ -190,11 +177,17 @@ impl WriteTxn<'_> {
         Ok(sum)
     }
 
+    /// Removes a row.
+    fn remove(&mut self, table: Table, key: &[u8]) -> Result<()> {
+        let store = self.base.store;
+        store.written(self.base.transaction.del(store.database(table)?, &key, None))
+    }
+
     /// Writes a row that may come after all others. If it does, its page is filled before the next one is started;
     /// otherwise LMDB would leave every page half empty. Returns `false` if there is already a row with the key.
     fn append(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<bool> {
-        let is_unverified = self.store.verified.first_unverified(table, key, Some(key)).is_some();
-        if is_unverified && self.verified_row(table, key)?.is_some() {
+        let is_unverified = self.base.store.verified.first_unverified(table, key, Some(key)).is_some();
+        if is_unverified && self.base.get(table, key)?.is_some() {
             return Ok(false);
         }
         let append = Some(WriteFlags::APPEND).filter(|_| table.appends_at_end());
@@ -226,31 +219,31 @@ impl WriteTxn<'_> {
         }
         let (sum, is_last) = self.checksum(table, key)?;
         if is_appended && is_last && sum.bytes > 0 && sum.plus(after).bytes > MAX_RANGE_BYTES {
-            self.changed.start_range(table, key, after);
+            self.base.changed.start_range(table, key, after);
             return Ok(());
         }
         *sum = sum.minus(before).plus(after);
         if !is_appended && sum.bytes > MAX_RANGE_BYTES && after.bytes > before.bytes {
-            let range = self.range(table, key)?;
-            let halves = split_range(&self.raw_cursor(table)?, table, &range)?;
-            halves.into_iter().flatten().for_each(|range| self.changed.set(table, range));
+            let range = self.base.range(table, key)?;
+            let halves = split_range(&self.base.raw_cursor(table)?, table, &range)?;
+            halves.into_iter().flatten().for_each(|range| self.base.changed.set(table, range));
         }
         Ok(())
     }
 
     /// Returns the checksum of the range of a key, and whether that is the last range.
     fn checksum(&mut self, table: Table, key: &[u8]) -> Result<(&mut RangeSum, bool)> {
-        if self.changed.get_mut(table, key).is_none() {
-            let range = self.range(table, key)?;
-            self.changed.set(table, range);
+        if self.base.changed.get_mut(table, key).is_none() {
+            let range = self.base.range(table, key)?;
+            self.base.changed.set(table, range);
             self.rows += 1;
         }
-        self.changed.get_mut(table, key).ok_or(StoreError::Damaged("the checksums of ranges"))
+        self.base.changed.get_mut(table, key).ok_or(StoreError::Damaged("the checksums of ranges"))
     }
 
     /// Returns the sum of a stored row; zero if there is none.
     fn row_sum(&self, table: Table, key: &[u8]) -> Result<RangeSum> {
-        let Some(row) = self.raw_row(table, key)? else { return Ok(RangeSum::default()) };
+        let Some(row) = self.base.raw_row(table, key)? else { return Ok(RangeSum::default()) };
         row_value(table, key, row, true)?;
         Ok(RangeSum::of_row(table, key, row))
     }
@@ -258,14 +251,14 @@ impl WriteTxn<'_> {
     /// Writes some of the changed checksums. Returns whether there may be more.
     fn write_checksums_step(&mut self) -> Result<bool> {
         for _ in 0..CHECKSUMS_PER_STEP {
-            let Some((key, sum)) = self.changed.pop() else { return Ok(false) };
+            let Some((key, sum)) = self.base.changed.pop() else { return Ok(false) };
             match sum {
                 Some(sum) => {
                     self.write(Table::Checksums, &key, sum.to_bytes().as_flattened(), WriteFlags::empty())?;
                 }
-                None => match self.transaction.del(self.store.database(Table::Checksums)?, &key, None) {
-                    Err(lmdb::Error::NotFound) => {}
-                    result => self.store.written(result)?,
+                None => match self.remove(Table::Checksums, &key) {
+                    Err(StoreError::Lmdb(lmdb::Error::NotFound)) => {}
+                    removed => removed?,
                 },
             }
         }
@@ -282,10 +275,10 @@ impl WriteTxn<'_> {
         let before = self.row_sum(table, key)?;
         let after = match value {
             Some(value) => self.write(table, key, value, WriteFlags::empty())?,
-            None if before == RangeSum::default() => return self.ensure_verified(table, key, Some(key)),
+            None if before == RangeSum::default() => return self.base.ensure_verified(table, key, Some(key)),
             None => {
                 self.rows += 1;
-                self.store.written(self.transaction.del(self.store.database(table)?, &key, None))?;
+                self.remove(table, key)?;
                 RangeSum::default()
             }
         };
@@ -297,10 +290,10 @@ impl WriteTxn<'_> {
     pub fn clear(&mut self, table: Table) -> Result<()> {
         self.write_collected(table)?;
         for key in self.keys_with_prefix(Table::Checksums, &[table as u8])? {
-            self.store.written(self.transaction.del(self.store.database(Table::Checksums)?, &key, None))?;
+            self.remove(Table::Checksums, &key)?;
         }
-        self.changed.clear(table);
-        self.store.written(self.transaction.clear_db(self.store.database(table)?))
+        self.base.changed.clear(table);
+        self.base.store.written(self.base.transaction.clear_db(self.base.store.database(table)?))
     }
 
     /// Returns the old values of all changes since the last call.
@@ -316,7 +309,7 @@ impl WriteTxn<'_> {
 
     /// Makes all changes visible and durable. After an error they may be visible.
     pub fn commit(self) -> Result<()> {
-        let durability = &self.store.durability;
+        let durability = &self.base.store.durability;
         durability.timed(|| {
             durability.sync_and_record()?;
             self.commit_unsynced()?;
@@ -327,7 +320,7 @@ impl WriteTxn<'_> {
     /// Makes all changes visible. They are durable once [`super::Durability::sync`] has returned, or the next transaction
     /// is committed. Waits until earlier commits are durable.
     pub fn commit_deferred_sync(self) -> Result<()> {
-        let durability = &self.store.durability;
+        let durability = &self.base.store.durability;
         durability.timed(|| {
             durability.sync_and_record()?;
             self.commit_unsynced()
@@ -337,45 +330,26 @@ impl WriteTxn<'_> {
     /// Makes all changes visible, but not yet durable.
     pub(super) fn commit_unsynced(mut self) -> Result<()> {
         while self.prepare_commit_step()? {}
-        let WriteTxn { transaction, store, .. } = self;
+        let CheckedTxn { transaction, store, .. } = self.base;
         store.written(transaction.commit())?;
         store.durability.on_commit();
         Ok(())
     }
 }
 
-impl Verify for WriteTxn<'_> {
-    fn store(&self) -> &Store {
-        self.store
-    }
-
-    fn raw_row(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
-        found(self.transaction.get(self.store.database(table)?, &key))
-    }
-
-    fn raw_cursor(&self, table: Table) -> Result<RoCursor<'_>> {
-        Ok(self.transaction.open_ro_cursor(self.store.database(table)?)?)
-    }
-
-    fn changed_range(&self, table: Table, key: &[u8]) -> Option<Range> {
-        self.changed.get(table, key)
-    }
-}
-
 impl Read for WriteTxn<'_> {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<&[u8]>> {
         let change = self.collected.as_ref().and_then(|changes| changes.get(table, key));
-        change.map_or_else(|| self.verified_row(table, key), Ok)
+        change.map_or_else(|| self.base.get(table, key), Ok)
     }
 
     fn cursor(&self, table: Table) -> Result<TableCursor<'_>> {
         let changes = self.collected.as_ref().and_then(|changes| changes.tables.get(&table));
-        Ok(TableCursor::new(table, self.raw_cursor(table)?, self.store.stop.as_deref(), Some(self))
-            .with_changes(changes))
+        Ok(self.base.cursor(table)?.with_changes(changes))
     }
 
     fn block_bytes(&self, height: Height) -> Result<Option<&[u8]>> {
-        self.verified_block_bytes(height)
+        self.base.block_bytes(height)
     }
 }
 
@@ -412,20 +386,20 @@ impl Write for WriteTxn<'_> {
     /// [`WriteTxn::rows`] counts the pages that the rows fill.
     fn delete_range_unjournaled(&mut self, table: Table, first: &[u8], last: &[u8]) -> Result<()> {
         self.write_collected(table)?;
-        self.ensure_verified(table, first, Some(last))?;
-        let mut cursor = self.transaction.open_rw_cursor(self.store.database(table)?)?;
+        self.base.ensure_verified(table, first, Some(last))?;
+        let mut cursor = self.base.transaction.open_rw_cursor(self.base.store.database(table)?)?;
         let (mut removed, mut found) = (Vec::new(), cursor.get(Some(first), None, SET_RANGE));
         while let Ok((Some(key), row)) = found
             && key <= last
         {
             removed.push((key.to_vec(), RangeSum::of_row(table, key, row)));
-            self.store.written(cursor.del(WriteFlags::empty()))?;
+            self.base.store.written(cursor.del(WriteFlags::empty()))?;
             // The row after the deleted one.
             found = cursor.get(None, None, NEXT);
         }
         match found {
             Err(lmdb::Error::NotFound) => {}
-            found => drop(self.store.written(found)?),
+            found => drop(self.base.store.written(found)?),
         }
         drop(cursor);
         let bytes: u64 = removed.iter().map(|(_, row)| row.bytes).sum();
@@ -744,12 +718,12 @@ mod tests {
         assert_eq!(batch.get(TABLE, b"b").unwrap(), None);
         assert_eq!((batch.rows(), batch.collected_bytes()), (2, 2 * ENTRY_BYTES + 3));
         // The rows of the store are still as before.
-        assert_eq!(batch.raw_row(TABLE, b"a").unwrap(), None);
-        assert!(batch.raw_row(TABLE, b"b").unwrap().is_some());
+        assert_eq!(batch.base.raw_row(TABLE, b"a").unwrap(), None);
+        assert!(batch.base.raw_row(TABLE, b"b").unwrap().is_some());
         while batch.prepare_commit_step().unwrap() {}
         // Two rows and the checksum of their range.
         assert_eq!((batch.rows(), batch.collected_bytes()), (2 + 2, 0));
-        assert!(batch.raw_row(TABLE, b"a").unwrap().is_some());
+        assert!(batch.base.raw_row(TABLE, b"a").unwrap().is_some());
         batch.commit().unwrap();
         assert_eq!(entries(&mut store.snapshot().unwrap().cursor(TABLE).unwrap(), true), [(b"a".to_vec(), vec![99])]);
     }

@@ -8,6 +8,7 @@ mod tests;
 mod unlocked;
 
 use std::rc::Rc;
+use std::vec;
 
 pub use unlocked::{KeyOrigin, UnlockResult, UnlockedAccounts};
 
@@ -21,7 +22,7 @@ use crate::crypto::{KeyPair, PublicKey};
 use crate::model::network::Forks;
 use crate::model::transaction::{Hashes, wire_version};
 use crate::model::{Address, Block, BlockKind, Body, Hash256, Height, Network, Timestamp, Transaction};
-use crate::rules::{ConflictSet, Purpose, Rejection, ValidationContext, check_block, check_transaction};
+use crate::rules::{ConflictSet, Purpose, Rejection, RuleResult, ValidationContext, check_block, check_transaction};
 use crate::state::{self, BlockContext, Ledger};
 use crate::store::{Changes, Overlay, Result, StoredHeader, tip};
 
@@ -159,9 +160,9 @@ impl HarvestRound {
     }
 
     /// Creates the block and checks it by all rules for blocks on the state before it.
-    fn create(&self, key: &KeyPair, selection: TxSelection, chain: &ChainSnapshot<'_>) -> Result<Harvested, Rejection> {
+    fn create(&self, key: &KeyPair, selection: TxSelection, chain: &ChainSnapshot<'_>) -> RuleResult<Harvested> {
         let (state, network) = (chain.snapshot, chain.network);
-        let (transactions, hashes) = selection.into_parts();
+        let TxSelection { selected, hashes, .. } = selection;
         let mut block = Block {
             kind: BlockKind::Regular,
             version: wire_version(network.byte, 1),
@@ -170,7 +171,7 @@ impl HarvestRound {
             signature: None,
             previous_hash: self.parent.hash.into(),
             height: self.height(),
-            transactions,
+            transactions: selected.into_iter().map(Rc::unwrap_or_clone).collect(),
         };
         block.signature = Some(key.sign(&block.to_bytes(SigningForm::NonVerifiable)));
         let (height, now, purpose) = (block.height, block.timestamp, Purpose::Block);
@@ -185,9 +186,8 @@ struct TxSelection {
     timestamp: Timestamp,
     /// The account credited with the block.
     beneficiary: Address,
-    /// Candidates, in the order in which they are tried.
-    candidates: Vec<Rc<Transaction>>,
-    next: usize,
+    /// Candidates that are still to be tried, in this order.
+    candidates: vec::IntoIter<Rc<Transaction>>,
     /// The transactions selected so far.
     selected: Vec<Rc<Transaction>>,
     hashes: Vec<Hashes>,
@@ -221,8 +221,7 @@ impl TxSelection {
             height,
             timestamp,
             beneficiary: *beneficiary,
-            candidates,
-            next: 0,
+            candidates: candidates.into_iter(),
             hashes: selected.iter().map(|transaction| transaction.hashes()).collect(),
             selected,
             count: 0,
@@ -233,8 +232,7 @@ impl TxSelection {
 
     /// Tries one transaction. Returns whether there may be more. Fails only if the store does.
     fn step(&mut self, chain: &ChainSnapshot<'_>) -> Result<bool> {
-        let Some(transaction) = self.candidates.get(self.next).map(Rc::clone) else { return Ok(false) };
-        self.next += 1;
+        let Some(transaction) = self.candidates.next() else { return Ok(false) };
         let is_selectable = transaction.timestamp < self.timestamp
             && transaction.deadline >= self.timestamp
             && !matches!(transaction.body, Body::Cosignature(_))
@@ -246,12 +244,7 @@ impl TxSelection {
         Ok(true)
     }
 
-    /// Returns the selected transactions in block order, and their hashes.
-    fn into_parts(self) -> (Vec<Transaction>, Vec<Hashes>) {
-        (self.selected.into_iter().map(Rc::unwrap_or_clone).collect(), self.hashes)
-    }
-
-    fn add(&mut self, transaction: Rc<Transaction>, chain: &ChainSnapshot<'_>) -> Result<(), Rejection> {
+    fn add(&mut self, transaction: Rc<Transaction>, chain: &ChainSnapshot<'_>) -> RuleResult {
         let (height, now, network) = (self.height, self.timestamp, chain.network);
         self.changes.set_savepoint();
         let mut overlay = Overlay::new(chain.snapshot, &mut self.changes);
@@ -263,7 +256,7 @@ impl TxSelection {
         let count = self.count + transaction.self_and_children().count();
         if count > network.chain.max_transactions_per_block as usize {
             // The first transaction that does not fit ends the selection.
-            self.candidates.clear();
+            self.candidates = Vec::new().into_iter();
             return Ok(());
         }
         if let Err(error) = apply_transaction(&mut ledger, &transaction, &effects).and_then(|()| ledger.flush()) {

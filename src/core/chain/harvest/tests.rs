@@ -197,8 +197,8 @@ impl Fixture {
         let candidates = unconfirmed.iter().cloned().map(Rc::new).collect();
         let mut choice = TxSelection::new(candidates, &address(1), LAST.next(), NOW, &self.network);
         self.with_chain(|chain| while choice.step(chain).unwrap() {});
-        let place = |chosen: Transaction| unconfirmed.iter().position(|one| *one == chosen).unwrap();
-        choice.into_parts().0.into_iter().map(place).collect()
+        let place = |chosen: &Rc<Transaction>| unconfirmed.iter().position(|one| *one == **chosen).unwrap();
+        choice.selected.iter().map(place).collect()
     }
 
     fn unlocked(&self, names: &[u8]) -> UnlockedAccounts {
@@ -389,7 +389,7 @@ fn most_writes(scene: &Fixture, unconfirmed: &[Transaction], selected: usize) ->
         }
         most = most.max(selection.changes.writes - before);
     }
-    assert_eq!(selection.into_parts().0.len(), selected);
+    assert_eq!(selection.selected.len(), selected);
     most
 }
 

@@ -9,7 +9,7 @@ use crate::crypto::KeyPair;
 use crate::model::units::MIN_STAKE;
 use crate::model::{Address, Amount, Height};
 use crate::rules::may_not_harvest;
-use crate::state::{self, LinkPhase, LinkRole, RemoteStatus};
+use crate::state::{self, LinkPhase, LinkRole};
 use crate::store::Result;
 
 /// Result of unlocking an account.
@@ -59,7 +59,8 @@ fn check_eligibility(address: &Address, height: Height, chain: &ChainSnapshot<'_
     if !account.is_known() {
         return Ok(UnlockResult::UnknownAccount);
     }
-    if account.remote_status(height, chain.network.chain.rewrite_limit) == RemoteStatus::Remote(LinkPhase::Inactive) {
+    if account.remote_status(height, chain.network.chain.rewrite_limit) == Some((LinkRole::Remote, LinkPhase::Inactive))
+    {
         return Ok(UnlockResult::HarvestingIneligible);
     }
     let owner = account.links.last().filter(|link| link.role == LinkRole::Remote).map(|link| link.linked_address);

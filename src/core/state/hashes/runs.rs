@@ -174,31 +174,13 @@ pub fn search<T>(
             // The first page of a later run than the one sought.
             Some(page.run)
         } else {
-            found = search_page(&mut cursor, page, hash, &mut visit)?.or(found);
+            let mut reader = RunReader { cursor: &mut cursor, page: Some(page), index: page.position_of(first) };
+            while let Some(row) = reader.row().filter(|row| row.matches_prefix(hash)) {
+                found = visit(row)?.or(found);
+                reader.advance()?;
+            }
             page.run.next()
         };
-    }
-    Ok(found)
-}
-
-/// Searches the same in one run, starting at the page that contains the first candidate row if there is one.
-fn search_page<'a, T>(
-    cursor: &mut TableCursor<'a>,
-    mut page: RunPage<'a>,
-    hash: &Hash256,
-    visit: &mut impl FnMut(HashRow) -> Result<Option<T>>,
-) -> Result<Option<T>> {
-    let (run, mut found) = (page.run, None);
-    let mut place = page.position_of(HashRow::lowest_for(hash));
-    while let Some(row) = page.get(place).filter(|row| row.matches_prefix(hash)) {
-        found = visit(row)?.or(found);
-        place += 1;
-        if place == page.len() {
-            let Some(next) = cursor.next()?.map(RunPage::read).transpose()?.filter(|next| next.run == run) else {
-                break;
-            };
-            (page, place) = (next, 0);
-        }
     }
     Ok(found)
 }
@@ -283,16 +265,23 @@ fn merge_page(txn: &mut impl Write, run: SortedRun) -> Result<usize> {
     let (mut rows, mut redundant) = (Vec::with_capacity(PAGE_ROWS), Vec::new());
     {
         let merged = run.last_row(txn)?;
+        let cursors = run.children().map(|_| txn.cursor(Table::HashRuns));
+        let mut cursors = cursors.collect::<Result<Vec<_>>>()?;
         let mut readers = Vec::with_capacity(FAN_IN as usize);
-        for child in run.children() {
-            readers.push(RunReader::new(txn.cursor(Table::HashRuns)?, child, merged, &mut redundant)?);
+        for (child, cursor) in run.children().zip(&mut cursors) {
+            let page = RunPage::seek(cursor, child, HashRow::LOWEST)?.filter(|page| page.run == child);
+            let mut reader = RunReader { cursor, page, index: 0 };
+            while reader.row().is_some_and(|row| Some(row) <= merged) {
+                redundant.extend(reader.advance()?);
+            }
+            readers.push(reader);
         }
         while rows.len() < PAGE_ROWS {
             let next =
                 readers.iter_mut().filter_map(|reader| Some((reader.row()?, reader))).min_by_key(|(row, _)| *row);
             let Some((row, reader)) = next else { break };
             rows.push(row);
-            reader.advance(&mut redundant)?;
+            redundant.extend(reader.advance()?);
         }
     }
     write_page(txn, run, &rows)?;
@@ -301,43 +290,25 @@ fn merge_page(txn: &mut impl Write, run: SortedRun) -> Result<usize> {
 }
 
 /// Reads the rows of a run in order.
-struct RunReader<'a> {
-    cursor: TableCursor<'a>,
+struct RunReader<'c, 'a> {
+    cursor: &'c mut TableCursor<'a>,
     page: Option<RunPage<'a>>,
     index: usize,
 }
 
-impl<'a> RunReader<'a> {
-    /// Starts after the rows already merged. Appends the keys of fully merged pages to `redundant`.
-    fn new(
-        mut cursor: TableCursor<'a>,
-        run: SortedRun,
-        merged: Option<HashRow>,
-        redundant: &mut Vec<Vec<u8>>,
-    ) -> Result<RunReader<'a>> {
-        let page = RunPage::seek(&mut cursor, run, HashRow::LOWEST)?.filter(|page| page.run == run);
-        let mut reader = RunReader { cursor, page, index: 0 };
-        while reader.row().is_some_and(|row| Some(row) <= merged) {
-            reader.advance(redundant)?;
-        }
-        Ok(reader)
-    }
-
+impl RunReader<'_, '_> {
     /// Returns the current row.
     fn row(&self) -> Option<HashRow> {
         self.page.and_then(|page| page.get(self.index))
     }
 
-    /// Moves to the next row. Appends the key of a page that is finished to `redundant`.
-    fn advance(&mut self, redundant: &mut Vec<Vec<u8>>) -> Result<()> {
+    /// Moves to the next row. Returns the key of a page that is finished.
+    fn advance(&mut self) -> Result<Option<[u8; KEY_BYTES]>> {
         self.index += 1;
-        if let Some(page) = self.page.filter(|page| page.len() == self.index) {
-            redundant.push(page.run.key(page.last()).to_vec());
-            let next = self.cursor.next()?.map(RunPage::read).transpose()?;
-            self.page = next.filter(|next| next.run == page.run);
-            self.index = 0;
-        }
-        Ok(())
+        let Some(page) = self.page.filter(|page| page.len() == self.index) else { return Ok(None) };
+        let next = self.cursor.next()?.map(RunPage::read).transpose()?;
+        (self.page, self.index) = (next.filter(|next| next.run == page.run), 0);
+        Ok(Some(page.run.key(page.last())))
     }
 }
 
