@@ -87,12 +87,8 @@ impl Names {
 
     /// Returns the next name to look up. Names that nobody waits for any longer are left out.
     pub fn next_lookup(&mut self) -> Option<String> {
-        while let Some(name) = self.queue.pop_front() {
-            if self.waiting.iter().any(|(_, other)| *other == name) {
-                return Some(name);
-            }
-        }
-        None
+        let mut names = std::iter::from_fn(|| self.queue.pop_front());
+        names.find(|name| self.waiting.iter().any(|(_, other)| other == name))
     }
 
     /// Stores the result of a lookup.
