@@ -642,8 +642,7 @@ mod recv_buffer_tests {
 
     #[test]
     fn memory_follows_the_expected_length() {
-        let mut buffer = RecvBuffer::default();
-        buffer.expected = 1000;
+        let mut buffer = RecvBuffer { expected: 1000, ..RecvBuffer::default() };
         for _ in 0..100 {
             buffer.receive(&[7; 10]);
         }
