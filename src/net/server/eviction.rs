@@ -182,8 +182,12 @@ impl<S: Socket> Server<S> {
     /// `MAX_MEASUREMENTS` per call.
     pub(super) fn evict_kernel_excess(&mut self) {
         let (now, max) = (self.time.monotonic, self.limits.kernel_bytes);
+        if self.stats.kernel_bytes <= max {
+            return;
+        }
         // The count is an upper bound; measure before closing anything.
-        if self.stats.kernel_bytes <= max || !self.measure_unsent(false) || self.stats.kernel_bytes <= max {
+        let all_are_known = self.measure_unsent(false);
+        if !all_are_known || self.stats.kernel_bytes <= max {
             return;
         }
         let (mut held, mut measured, mut closed) = (Quota::default(), BTreeSet::new(), 0);
