@@ -538,6 +538,7 @@ impl ChunkedBody {
                 self.phase = if taken == left { Phase::DataEnd } else { Phase::Data { left: left - taken } };
                 return Ok((taken > 0).then_some(at + taken));
             }
+            // The first wrong byte is rejected.
             Phase::DataEnd if !matches!(bytes[at..], [] | [b'\r'] | [b'\r', b'\n', ..]) => return Err(BAD_CHUNK),
             Phase::DataEnd => (0, BAD_CHUNK),
             Phase::SizeLine => (SIZE_LINE_LIMIT, BAD_CHUNK),
