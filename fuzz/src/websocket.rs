@@ -5,7 +5,9 @@ use std::io::{self, Cursor, Read, Write};
 use nisd::model::Timestamp;
 use nisd::net::http::{RequestReader, Response};
 use nisd::net::service::{Client, ConnectionId, Exchange, ListenerId};
-use nisd::net::websocket::{MESSAGE_LIMIT, WsConnection, WsEvent, handshake, negotiate_subprotocol, write_text_head};
+use nisd::net::websocket::{
+    MESSAGE_LIMIT, WsConnection, WsEnd, WsEvent, handshake, negotiate_subprotocol, write_text_head,
+};
 use nisd::websocket_api::http::{SUBPROTOCOLS, answer};
 use tungstenite::protocol::{Message, Role, WebSocket};
 
@@ -120,7 +122,7 @@ impl Server {
                 WsEvent::Message { data, is_text: true } => {
                     Event::Text(String::from_utf8(data.to_vec()).expect("a text is valid UTF-8"))
                 }
-                WsEvent::Closed { code, reason, by_client } => {
+                WsEvent::Closed(WsEnd { code, reason, by_client }) => {
                     Event::Closed { code, reason: reason.into_owned(), by_client }
                 }
             });

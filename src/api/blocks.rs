@@ -77,11 +77,11 @@ fn block_by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let hash = Hash256::try_from(context.hex("hash")?.as_slice());
     let hash = hash.map_err(|_| ApiError::argument("the hash of a block has 32 bytes"))?;
     let chain = context.node.chain;
-    let lowest = chain.height.0.saturating_sub(chain.network.chain.rewrite_limit).max(1);
+    let lowest = chain.network.chain.lowest_rollback(chain.height);
     let (mut next, mut found) = (chain.height, None);
     context.send_stream(list_stream(move |step| {
         while found.is_none() {
-            if next.0 < lowest {
+            if next < lowest {
                 return Err(ApiError::new(404, format!("no block from height {lowest} on has the hash {hash}")));
             }
             if step.must_pause() {

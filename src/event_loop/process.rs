@@ -133,18 +133,15 @@ pub struct SystemdNotifier {
 impl SystemdNotifier {
     /// Creates it from the environment.
     pub fn from_env() -> SystemdNotifier {
-        let socket = env::var_os("NOTIFY_SOCKET").and_then(|name| match notify_socket(&name) {
-            Ok(socket) => Some(socket),
-            Err(error) => {
-                log::warn!("systemd cannot be notified at {}: {error}", name.display());
-                None
-            }
+        let notify_socket = env::var_os("NOTIFY_SOCKET").and_then(|name| {
+            let warn = |error: &io::Error| log::warn!("systemd cannot be notified at {}: {error}", name.display());
+            notify_socket(&name).inspect_err(warn).ok()
         });
         let is_meant = env::var("WATCHDOG_PID").is_ok_and(|pid| pid == process::id().to_string());
         let allowed = env::var("WATCHDOG_USEC").ok().filter(|_| is_meant || env::var_os("WATCHDOG_PID").is_none());
         let interval = allowed.and_then(|micros| micros.parse().ok()).map(Duration::from_micros);
         SystemdNotifier {
-            notify_socket: socket,
+            notify_socket,
             interval: interval.map(|allowed| allowed / NOTIFICATIONS_PER_TIMEOUT),
             ..SystemdNotifier::default()
         }

@@ -87,12 +87,11 @@ impl Readers {
             if result.is_none() && took >= READ_TIMEOUT {
                 helper.end();
             }
-            match (result, reading.take()) {
-                (Some(Some([0, _])), Some(Reading { waiting, .. })) => ahead.postpone(waiting, took, now),
-                (Some(done), Some(Reading { waiting, .. })) => {
-                    ahead.finish(waiting, done.map(|[_, has_read]| has_read != 0), took, now);
-                }
-                (None, Some(mut running)) => {
+            let Some(mut running) = reading.take() else { continue };
+            match result {
+                Some(Some([0, _])) => ahead.postpone(running.waiting, took, now),
+                Some(done) => ahead.finish(running.waiting, done.map(|[_, has_read]| has_read != 0), took, now),
+                None => {
                     let is_silent = running.is_silent(now, || helper.run_time());
                     if took >= READ_TIMEOUT || is_silent && !has_late {
                         has_late = true;
@@ -101,7 +100,6 @@ impl Readers {
                         *reading = Some(running);
                     }
                 }
-                (_, None) => {}
             }
         }
         for (helper, reading) in &mut self.helpers {

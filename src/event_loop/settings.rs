@@ -116,8 +116,6 @@ fn log_without_ipv6(error: &CommandError) {
 
 /// Interval between lookups of the names of clients that may be local.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(5 * 60);
-/// Names whose addresses are remembered; a list has at most as many entries.
-const MAX_LOCAL_NAMES: usize = 1_024;
 
 /// Reads the settings again from their original sources.
 pub type SettingsReader<'a> = &'a dyn Fn() -> Result<Settings, Box<dyn Error>>;
@@ -140,7 +138,7 @@ pub struct ActiveSettings<'a> {
 impl<'a> ActiveSettings<'a> {
     /// Creates it from the settings at startup.
     pub fn new(settings: &Settings, listed: Vec<ListedPeer>, cookie: LocalCookie, reader: SettingsReader<'a>) -> Self {
-        let (addresses, local_names) = (settings.http.local.clone(), Names::new(MAX_LOCAL_NAMES));
+        let (addresses, local_names) = (settings.http.local.clone(), Names::default());
         let settings = settings.without_secrets();
         ActiveSettings { reader, settings, addresses, local_names, look_up_at: Duration::ZERO, cookie, listed }
     }
@@ -196,7 +194,7 @@ impl<'a> ActiveSettings<'a> {
         }
         self.addresses = self.settings.http.local.clone();
         // What was asked for an earlier list has no effect, and all names are looked up again.
-        (self.local_names, self.look_up_at) = (Names::new(MAX_LOCAL_NAMES), Duration::ZERO);
+        (self.local_names, self.look_up_at) = (Names::default(), Duration::ZERO);
         self.look_up_local(reactor.server.time.monotonic);
         log::set_max_level(self.settings.node.log_level);
         let max_connections = process::raise_descriptor_limit().0;

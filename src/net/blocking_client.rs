@@ -16,13 +16,9 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 use zeroize::Zeroizing;
 
-use super::fetch::{Endpoint, FetchError, Method, Response, ResponseReader, request_head};
+use super::fetch::{CONNECT_TIME, Endpoint, FetchError, MAX_ATTEMPTS, Method, Response, ResponseReader, request_head};
 use crate::local_cookie::LocalCookie;
 
-/// Connect timeout for each address of the host.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// Addresses of a host to try.
-const MAX_ATTEMPTS: usize = 4;
 /// Bytes of a response body.
 const BODY_LIMIT: usize = 4 * 1024 * 1024;
 /// Media type of requests and responses.

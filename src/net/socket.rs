@@ -14,7 +14,7 @@ use mio::net::TcpStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionread;
 use rustix::net::sockopt;
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Sizes of the kernel buffers of a connection, which Linux doubles for bookkeeping. The send buffer must hold the
 /// bytes in flight, at a round trip of 100 ms enough for more than 1 MiB/s, and limits what a client can make the
@@ -177,7 +177,7 @@ fn set_notsent_lowat(_: &TcpStream, _: u32) {}
 /// Input may contain a private key, so all bytes are wiped when they are moved, taken or dropped.
 #[derive(Debug, Default)]
 pub struct RecvBuffer {
-    bytes: Vec<u8>,
+    bytes: Zeroizing<Vec<u8>>,
     /// Offset of the first unread byte.
     start: usize,
     /// Expected total of unread bytes; the buffer does not grow beyond it needlessly.
@@ -197,8 +197,7 @@ impl RecvBuffer {
             let doubled = (2 * self.bytes.capacity()).min(self.expected);
             let mut larger = Vec::with_capacity(needed.max(doubled));
             larger.extend_from_slice(&self.bytes);
-            self.bytes.as_mut_slice().zeroize();
-            self.bytes = larger;
+            self.bytes = larger.into();
         }
         self.bytes.extend_from_slice(bytes);
     }
@@ -236,7 +235,7 @@ impl RecvBuffer {
     /// Lends `storage` to a buffer without memory, so that reading does not allocate.
     pub fn acquire(&mut self, storage: &mut Vec<u8>) {
         if self.bytes.capacity() == 0 {
-            mem::swap(&mut self.bytes, storage);
+            mem::swap(&mut *self.bytes, storage);
         }
     }
 
@@ -244,8 +243,8 @@ impl RecvBuffer {
     pub fn release(&mut self, storage: &mut Vec<u8>) {
         let is_lent = storage.capacity() == 0;
         if is_lent {
-            let mut lent = mem::take(&mut self.bytes);
-            self.bytes = lent[self.start..].to_vec();
+            let mut lent = mem::take(&mut *self.bytes);
+            self.bytes = lent[self.start..].to_vec().into();
             lent.as_mut_slice().zeroize();
             lent.clear();
             *storage = lent;
@@ -261,12 +260,6 @@ impl RecvBuffer {
         self.bytes.copy_within(range.end.., range.start);
         self.bytes[length - gap..].zeroize();
         self.bytes.truncate(length - gap);
-    }
-}
-
-impl Drop for RecvBuffer {
-    fn drop(&mut self) {
-        self.bytes.as_mut_slice().zeroize();
     }
 }
 
@@ -649,8 +642,7 @@ mod recv_buffer_tests {
 
     #[test]
     fn memory_follows_the_expected_length() {
-        let mut buffer = RecvBuffer::default();
-        buffer.expected = 1000;
+        let mut buffer = RecvBuffer { expected: 1000, ..RecvBuffer::default() };
         for _ in 0..100 {
             buffer.receive(&[7; 10]);
         }
@@ -664,7 +656,7 @@ mod recv_buffer_tests {
         buffer.receive(b"secret, open");
         buffer.take(8);
         buffer.receive(b"");
-        assert_eq!(buffer.bytes, b"open");
+        assert_eq!(*buffer.bytes, b"open");
         buffer.take(2);
         buffer.release(&mut spare);
         assert_eq!(buffer.unread(), b"en");

@@ -68,14 +68,18 @@ pub enum WsEvent<'a> {
         is_text: bool,
     },
     /// The websocket has ended, and the closing frame has been written. The last event.
-    Closed {
-        /// Close code: the client's (1005 if it sent none), or that of its protocol violation.
-        code: u16,
-        /// Close reason, likewise.
-        reason: Cow<'static, str>,
-        /// The client began the closing handshake and will send nothing more.
-        by_client: bool,
-    },
+    Closed(WsEnd),
+}
+
+/// How a websocket ends.
+#[derive(Debug, PartialEq, Eq)]
+pub struct WsEnd {
+    /// Close code: the client's (1005 if it sent none), or that of its protocol violation.
+    pub code: u16,
+    /// Close reason, likewise.
+    pub reason: Cow<'static, str>,
+    /// The client began the closing handshake and will send nothing more.
+    pub by_client: bool,
 }
 
 /// The receiving half of a websocket. By default it is newly opened. Between messages it holds no memory.
@@ -92,29 +96,14 @@ pub struct WsConnection {
     is_closed: bool,
 }
 
-/// A protocol violation: close code and reason.
-struct Violation(CloseCode, Cow<'static, str>);
-
 /// Result of reading one frame.
 enum Step {
     /// The frame is incomplete.
     Wait,
     /// The frame was handled; no event.
     Continue,
-    /// A message in one frame: the last taken bytes, of this number.
-    Message {
-        is_text: bool,
-        length: usize,
-    },
-    /// The last fragment of a message.
-    Assembled {
-        is_text: bool,
-    },
-    Closed {
-        code: u16,
-        reason: Cow<'static, str>,
-        by_client: bool,
-    },
+    /// A message: the last taken bytes, of this number, if it came in one frame; else the fragments together.
+    Message { is_text: bool, length: Option<usize> },
 }
 
 impl WsConnection {
@@ -128,28 +117,25 @@ impl WsConnection {
 
     /// Returns the next event; `None` if more bytes are needed. Appends pongs and close frames to `out`.
     pub fn next_event(&mut self, out: &mut Vec<u8>) -> Option<WsEvent<'_>> {
-        let step = loop {
+        let (is_text, length) = loop {
             if self.is_closed {
                 return None;
             }
             match self.step(out) {
+                Ok(Step::Wait) => return None,
                 Ok(Step::Continue) => {}
-                Ok(step) => break step,
-                Err(Violation(code, reason)) => {
-                    write_close(code.into(), &reason, out);
-                    break Step::Closed { code: code.into(), reason, by_client: false };
+                Ok(Step::Message { is_text, length }) => break (is_text, length),
+                Err(end) => {
+                    if !end.by_client {
+                        write_close(end.code, &end.reason, out);
+                    }
+                    *self = Self { is_closed: true, ..Self::default() };
+                    return Some(WsEvent::Closed(end));
                 }
             }
         };
-        Some(match step {
-            Step::Wait | Step::Continue => return None,
-            Step::Message { is_text, length } => WsEvent::Message { data: self.buffer.taken(length), is_text },
-            Step::Assembled { is_text } => WsEvent::Message { data: &self.message, is_text },
-            Step::Closed { code, reason, by_client } => {
-                *self = Self { is_closed: true, ..Self::default() };
-                WsEvent::Closed { code, reason, by_client }
-            }
-        })
+        let data = length.map_or(self.message.as_slice(), |length| self.buffer.taken(length));
+        Some(WsEvent::Message { data, is_text })
     }
 
     /// Returns the number of frames of any kind read since the last call.
@@ -171,7 +157,7 @@ impl WsConnection {
     }
 
     /// Takes one frame from the buffer.
-    fn step(&mut self, out: &mut Vec<u8>) -> Result<Step, Violation> {
+    fn step(&mut self, out: &mut Vec<u8>) -> Result<Step, WsEnd> {
         let mut cursor = Cursor::new(self.buffer.unread());
         let parsed = FrameHeader::parse(&mut cursor).map_err(|_| protocol("Unknown opcode"))?;
         let Some((header, length)) = parsed else { return Ok(Step::Wait) };
@@ -190,14 +176,14 @@ impl WsConnection {
                 write_frame(OpCode::Control(Control::Pong), payload, out);
                 Ok(Step::Continue)
             }
-            OpCode::Control(Control::Close) => echo_close(payload, out),
+            OpCode::Control(Control::Close) => Err(echo_close(payload, out)?),
             OpCode::Control(_) => Ok(Step::Continue),
             OpCode::Data(_) => self.data(is_text, header.is_final, length),
         }
     }
 
     /// Validates a frame header before its payload has arrived. Returns whether it belongs to a text message.
-    fn check(&self, header: &FrameHeader, length: usize) -> Result<bool, Violation> {
+    fn check(&self, header: &FrameHeader, length: usize) -> Result<bool, WsEnd> {
         if header.rsv1 || header.rsv2 || header.rsv3 {
             return Err(protocol("RSV bit set without an extension"));
         }
@@ -218,34 +204,33 @@ impl WsConnection {
         if size > MESSAGE_LIMIT {
             let name = if is_text { "Text" } else { "Binary" };
             let reason = format!("{name} message size [{size}] exceeds maximum size [{MESSAGE_LIMIT}]");
-            return Err(Violation(CloseCode::Size, reason.into()));
+            return Err(violation(CloseCode::Size, reason));
         }
         Ok(is_text)
     }
 
     /// Handles a data frame whose payload is the last `length` bytes taken.
-    fn data(&mut self, is_text: bool, is_final: bool, length: usize) -> Result<Step, Violation> {
+    fn data(&mut self, is_text: bool, is_final: bool, length: usize) -> Result<Step, WsEnd> {
         let payload = self.buffer.taken(length);
         if self.partial_is_text.is_none() {
             if is_final {
                 check_text(is_text, payload)?;
-                return Ok(Step::Message { is_text, length });
+                return Ok(Step::Message { is_text, length: Some(length) });
             }
             self.message.clear();
         }
         self.message.extend_from_slice(payload);
+        self.partial_is_text = Some(is_text).filter(|_| !is_final);
         if !is_final {
-            self.partial_is_text = Some(is_text);
             return Ok(Step::Continue);
         }
-        self.partial_is_text = None;
         check_text(is_text, &self.message)?;
-        Ok(Step::Assembled { is_text })
+        Ok(Step::Message { is_text, length: None })
     }
 }
 
-/// Echoes a close frame with the same code and reason.
-fn echo_close(payload: &[u8], out: &mut Vec<u8>) -> Result<Step, Violation> {
+/// Echoes a close frame with the same code and reason. Fails if it violates the protocol.
+fn echo_close(payload: &[u8], out: &mut Vec<u8>) -> Result<WsEnd, WsEnd> {
     let (code, reason) = match payload.split_first_chunk() {
         Some((code, reason)) => (u16::from_be_bytes(*code), reason),
         None if payload.is_empty() => (CloseCode::Status.into(), payload),
@@ -254,24 +239,25 @@ fn echo_close(payload: &[u8], out: &mut Vec<u8>) -> Result<Step, Violation> {
     if !payload.is_empty() && !CloseCode::from(code).is_allowed() {
         return Err(protocol("Invalid close code"));
     }
-    let reason = std::str::from_utf8(reason).map_err(|_| invalid_utf8())?;
+    let reason = check_utf8(reason)?;
     write_frame(OpCode::Control(Control::Close), payload, out);
-    Ok(Step::Closed { code, reason: Cow::Owned(reason.to_owned()), by_client: true })
+    Ok(WsEnd { code, reason: Cow::Owned(reason.to_owned()), by_client: true })
 }
 
-fn protocol(reason: &'static str) -> Violation {
-    Violation(CloseCode::Protocol, Cow::Borrowed(reason))
+fn violation(code: CloseCode, reason: impl Into<Cow<'static, str>>) -> WsEnd {
+    WsEnd { code: code.into(), reason: reason.into(), by_client: false }
 }
 
-fn invalid_utf8() -> Violation {
-    Violation(CloseCode::Invalid, Cow::Borrowed("Invalid UTF-8"))
+fn protocol(reason: &'static str) -> WsEnd {
+    violation(CloseCode::Protocol, reason)
 }
 
-fn check_text(is_text: bool, data: &[u8]) -> Result<(), Violation> {
-    if is_text && std::str::from_utf8(data).is_err() {
-        return Err(invalid_utf8());
-    }
-    Ok(())
+fn check_text(is_text: bool, data: &[u8]) -> Result<(), WsEnd> {
+    if is_text { check_utf8(data).map(drop) } else { Ok(()) }
+}
+
+fn check_utf8(text: &[u8]) -> Result<&str, WsEnd> {
+    std::str::from_utf8(text).map_err(|_| violation(CloseCode::Invalid, "Invalid UTF-8"))
 }
 
 fn unmask(payload: &mut [u8], mask: [u8; 4]) {
@@ -340,7 +326,7 @@ mod tests {
                         Got::Text(String::from_utf8(data.to_vec()).unwrap())
                     }
                     WsEvent::Message { data, .. } => Got::Binary(data.to_vec()),
-                    WsEvent::Closed { code, reason, by_client } => Got::Closed(code, reason.into_owned(), by_client),
+                    WsEvent::Closed(end) => Got::Closed(end.code, end.reason.into_owned(), end.by_client),
                 });
             }
             ws.release(&mut spare);

@@ -454,7 +454,7 @@ impl BatchSize {
     fn set_idle(&mut self, is_idle: bool) {
         if std::mem::replace(&mut self.is_idle, is_idle) && !is_idle {
             let part = f64::from(self.rows) * Self::MAX_COMMIT_TIME.div_duration_f64(self.max_idle_time);
-            self.set(part as u32);
+            self.rows = Self::MIN_ROWS.max(part as u32);
         }
     }
 
@@ -467,14 +467,11 @@ impl BatchSize {
     fn observe_commit(&mut self, time: Duration, now: Duration) {
         self.last_commit = now;
         let limit = if self.is_idle { self.max_idle_time } else { Self::MAX_COMMIT_TIME };
-        self.set(match time {
+        let rows = match time {
             _ if time > limit => self.rows - self.rows / 4,
             _ if time < limit * 2 / 3 => self.rows + self.rows / 8,
             _ => self.rows,
-        });
-    }
-
-    fn set(&mut self, rows: u32) {
+        };
         self.rows = rows.clamp(Self::MIN_ROWS, Self::MAX_ROWS);
     }
 }

@@ -19,16 +19,14 @@ impl Node<'_> {
     /// Answers a request, or starts to.
     pub(super) fn request(&mut self, mut exchange: Exchange<'_>, now: Now, effects: &mut dyn Effects) -> Progress {
         let Exchange { connection, client, request, .. } = exchange;
-        if client.listener == WEBSOCKET
-            && let NodeStatus::Loading(target) = self.status()
-        {
-            self.api.fail(&mut exchange, &ApiError::loading(self.chain.height, target), now.network);
-            return Progress::Done;
-        }
         if client.listener == WEBSOCKET {
-            // It only keeps clients from using an answer twice.
-            let entropy = self.randomness.next_u64() as i32;
-            self.broker.request(exchange, now.network, entropy);
+            if let NodeStatus::Loading(target) = self.status() {
+                self.api.fail(&mut exchange, &ApiError::loading(self.chain.height, target), now.network);
+            } else {
+                // It only keeps clients from using an answer twice.
+                let entropy = self.randomness.next_u64() as i32;
+                self.broker.request(exchange, now.network, entropy);
+            }
             return Progress::Done;
         }
         if self.read_ahead.has_given_way(connection) {

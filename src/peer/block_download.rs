@@ -270,18 +270,13 @@ impl BlockDownload {
 
     /// Returns the verified height and the checkpoint while the blocks up to the checkpoint are verified.
     pub fn verifying(&self) -> Option<(Height, Checkpoint)> {
-        match self.checkpoint {
-            CheckpointState::Verifying(checkpoint, _) => Some((self.last.height, checkpoint)),
-            _ => None,
-        }
+        let CheckpointState::Verifying(checkpoint, _) = self.checkpoint else { return None };
+        Some((self.last.height, checkpoint))
     }
 
     /// Returns the height below which blocks are known to lead to the trusted checkpoint.
     pub fn trusted_below(&self) -> Height {
-        match self.checkpoint {
-            CheckpointState::Verified(checkpoint, ..) => checkpoint.height,
-            _ => Height(0),
-        }
+        if let CheckpointState::Verified(checkpoint, ..) = self.checkpoint { checkpoint.height } else { Height(0) }
     }
 
     /// Returns whether a peer has supplied blocks of the sync peer's chain, and none of another one.

@@ -186,7 +186,7 @@ impl ChainComparison {
         if own.height.0.saturating_sub(last.height.0) > chain.rewrite_limit {
             return Err(SyncOutcome::TooFarBehind);
         }
-        let from = Height(own.height.0.saturating_sub(chain.rewrite_limit).max(1));
+        let from = chain.lowest_rollback(own.height);
         self.stage = ComparisonStage::Hashes { from, last: last.height };
         Ok(Query::HashesFrom(from))
     }

@@ -84,13 +84,16 @@ pub struct Dropped {
 }
 
 /// Reason for dropping a peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, derive_more::Display, PartialEq, Eq)]
 pub enum DropReason {
     /// It did not answer for a long time.
+    #[display("no answer for a long time")]
     Unresponsive,
     /// Another peer needed its slot.
+    #[display("another peer replaces it")]
     Evicted,
     /// It was unreachable and has moved.
+    #[display("it has moved")]
     Moved,
 }
 
@@ -555,12 +558,7 @@ impl PeerTable {
 
     fn drop_peer(&mut self, address: Address, reason: DropReason, at: Duration) {
         let Some(node) = self.remove(&address) else { return };
-        let text = match reason {
-            DropReason::Unresponsive => "no answer for a long time",
-            DropReason::Evicted => "another peer replaces it",
-            DropReason::Moved => "it has moved",
-        };
-        log::info!("{} is dropped: {text}", describe(&node.info, &address));
+        log::info!("{} is dropped: {reason}", describe(&node.info, &address));
         self.note_dropped(Dropped { address, node, at, reason });
     }
 

@@ -91,6 +91,11 @@ impl ChainParameters {
         self.rewrite_limit.saturating_add(ADDITIONAL)
     }
 
+    /// Returns the lowest height to which a chain that ends at `last` can be rolled back.
+    pub fn lowest_rollback(&self, last: Height) -> Height {
+        Height(last.0.saturating_sub(self.rewrite_limit)).max(Height::NEMESIS)
+    }
+
     /// Returns the default parameters, with all forks in the past.
     pub fn after_all_forks() -> ChainParameters {
         ChainParameters {

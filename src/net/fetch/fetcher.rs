@@ -19,12 +19,16 @@ use slab::Slab;
 
 use super::names::{Names, Resolution};
 use super::response::ResponseReader;
-use super::{Endpoint, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, Response, request_head};
+use super::{
+    CONNECT_TIME, Endpoint, FetchError, FetchId, FetchLimits, FetchRequest, FetchResponse, MAX_ATTEMPTS, Response,
+    request_head,
+};
 use crate::ip::scope;
 use crate::socket::{Readiness, SHORT_IS_EXHAUSTED};
 
-/// Addresses of a host to try for one request.
-const MAX_ATTEMPTS: usize = 4;
+/// Time after which an idle connection is closed. Shorter than the 30 s after which servers close theirs, so that a
+/// request rarely meets a closing connection.
+const IDLE_TIME: Duration = Duration::from_secs(25);
 /// Expired timers handled in one call of [`Fetcher::work`].
 const MAX_TIMEOUTS_PER_CALL: usize = 16;
 /// Size of the shared read buffer.
@@ -131,7 +135,7 @@ impl Fetcher {
     /// Returns a fetcher that uses tokens from `first_token` on.
     pub fn new(limits: FetchLimits, first_token: usize) -> Self {
         Self {
-            names: Names::new(limits.cached_names),
+            names: Names::default(),
             limits,
             first_token,
             connections: Slab::new(),
@@ -331,7 +335,7 @@ impl Fetcher {
     /// Has the next address of a host tried.
     fn attempt(&mut self, slot: usize, now: Duration) {
         let Some(Connection { request: Some(request), due, .. }) = self.connections.get_mut(slot) else { return };
-        *due = request.deadline.min(now + self.limits.connect_time);
+        *due = request.deadline.min(now + CONNECT_TIME);
         if !self.to_connect.contains(&slot) {
             self.to_connect.push_back(slot);
         }
@@ -437,7 +441,7 @@ impl Fetcher {
         let Some(request) = request.take() else { return };
         self.completed.push_back((request.id, Ok(FetchResponse { from: *from, response })));
         if reader.keep_alive() && request.unsent(*sent).iter().all(|part| part.is_empty()) {
-            *due = now + self.limits.idle_time;
+            *due = now + IDLE_TIME;
         } else {
             self.close(slot);
         }

@@ -138,6 +138,11 @@ impl Endpoint {
     }
 }
 
+/// Addresses of a host to try for one request.
+pub(crate) const MAX_ATTEMPTS: usize = 4;
+/// Connect timeout for each of them.
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(5);
+
 /// Limits of a [`Fetcher`]. Each request has two more: [`FetchRequest::body_limit`] and [`FetchRequest::timeout`].
 #[derive(Clone, Debug)]
 pub struct FetchLimits {
@@ -150,13 +155,6 @@ pub struct FetchLimits {
     pub min_rate_bytes: usize,
     /// See `min_rate_bytes`.
     pub min_rate_window: Duration,
-    /// Connect timeout for each address of a host.
-    pub connect_time: Duration,
-    /// Time after which an idle connection is closed. Shorter than the 30 s after which servers close theirs, so that a
-    /// request rarely meets a closing connection.
-    pub idle_time: Duration,
-    /// Names whose addresses are known.
-    pub cached_names: usize,
 }
 
 impl Default for FetchLimits {
@@ -166,9 +164,6 @@ impl Default for FetchLimits {
             held_bytes: 32 * 1024 * 1024,
             min_rate_bytes: 64 * 1024,
             min_rate_window: Duration::from_secs(20),
-            connect_time: Duration::from_secs(5),
-            idle_time: Duration::from_secs(25),
-            cached_names: 1024,
         }
     }
 }

@@ -10,6 +10,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Names whose addresses are known, as many as a list of settings has at most; beyond it the oldest is forgotten.
+pub const MAX_NAMES: usize = 1_024;
 /// Addresses used of one name.
 pub const MAX_ADDRESSES: usize = 8;
 /// Age of addresses from which on they are looked up again after a failed connection.
@@ -38,7 +40,6 @@ impl Entry {
 /// The names of hosts and their addresses.
 #[derive(Debug, Default)]
 pub struct Names {
-    max_entries: usize,
     entries: BTreeMap<String, Entry>,
     /// Names to look up; each has requesters.
     queue: VecDeque<String>,
@@ -49,11 +50,6 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns a cache of at most `max_entries` names.
-    pub fn new(max_entries: usize) -> Names {
-        Names { max_entries, ..Names::default() }
-    }
-
     /// Requests the addresses of a lower-case name or a numeric address. [`resolved`](Self::resolved) has
     /// them with the `requester`, at once or after a lookup.
     pub fn resolve(&mut self, name: &str, requester: usize, now: Duration) {
@@ -87,12 +83,8 @@ impl Names {
 
     /// Returns the next name to look up. Names that nobody waits for any longer are left out.
     pub fn next_lookup(&mut self) -> Option<String> {
-        while let Some(name) = self.queue.pop_front() {
-            if self.waiting.iter().any(|(_, other)| *other == name) {
-                return Some(name);
-            }
-        }
-        None
+        let mut names = std::iter::from_fn(|| self.queue.pop_front());
+        names.find(|name| self.waiting.iter().any(|(_, other)| other == name))
     }
 
     /// Stores the result of a lookup.
@@ -105,7 +97,7 @@ impl Names {
         for (requester, _) in self.waiting.extract_if(.., |(_, other)| other == name) {
             self.resolved.push_back((requester, resolution.clone()));
         }
-        if self.entries.len() >= self.max_entries && !self.entries.contains_key(name) {
+        if self.entries.len() >= MAX_NAMES && !self.entries.contains_key(name) {
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.since).map(|(name, _)| name.clone());
             oldest.map(|oldest| self.entries.remove(&oldest));
         }
@@ -154,7 +146,7 @@ mod tests {
 
     #[test]
     fn numeric_addresses_need_no_lookup() {
-        let mut names = Names::new(4);
+        let mut names = Names::default();
         assert_eq!(resolve(&mut names, "10.0.0.1", NOW), Some(Ok([address(1)].into())));
         assert_eq!(resolve(&mut names, "::1", NOW), Some(Ok(["::1".parse().unwrap()].into())));
         assert_eq!(names.next_lookup(), None);
@@ -162,7 +154,7 @@ mod tests {
 
     #[test]
     fn one_lookup_serves_all_requesters_of_a_name_and_is_dropped_with_the_last() {
-        let mut names = Names::new(4);
+        let mut names = Names::default();
         for requester in [1, 2, 3] {
             names.resolve("a", requester, NOW);
         }
@@ -179,7 +171,7 @@ mod tests {
 
     #[test]
     fn addresses_are_looked_up_again_when_they_are_old_and_a_connection_has_failed() {
-        let mut names = Names::new(4);
+        let mut names = Names::default();
         names.on_lookup("a", Ok(vec![address(1)]), NOW);
         let later = NOW + 100 * MIN_AGE;
         assert!(resolve(&mut names, "a", later).is_some(), "no connection has failed");
@@ -194,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_failed_lookup_is_repeated_after_a_while() {
-        let mut names = Names::new(4);
+        let mut names = Names::default();
         names.on_lookup("a", Err("none".to_owned()), NOW);
         names.on_lookup("b", Ok(Vec::new()), NOW);
         for name in ["a", "b"] {
@@ -205,7 +197,7 @@ mod tests {
 
     #[test]
     fn names_that_had_addresses_are_looked_up_first() {
-        let mut names = Names::new(4);
+        let mut names = Names::default();
         names.on_lookup("old", Ok(vec![address(1)]), NOW);
         names.on_failed_connection("old");
         let later = NOW + MIN_AGE;
@@ -218,11 +210,12 @@ mod tests {
 
     #[test]
     fn a_full_cache_gives_up_the_oldest_entry() {
-        let mut names = Names::new(2);
-        for (second, name) in ["a", "b", "c"].into_iter().enumerate() {
-            names.on_lookup(name, Ok(vec![address(1); 2 * MAX_ADDRESSES]), NOW + Duration::from_secs(second as u64));
+        let mut names = Names::default();
+        for second in 0..=MAX_NAMES {
+            let (name, now) = (second.to_string(), NOW + Duration::from_secs(second as u64));
+            names.on_lookup(&name, Ok(vec![address(1); 2 * MAX_ADDRESSES]), now);
         }
-        assert_eq!(names.entries.keys().collect::<Vec<_>>(), ["b", "c"]);
-        assert_eq!(names.entries["c"].resolution.as_ref().unwrap().len(), MAX_ADDRESSES);
+        assert_eq!((names.entries.len(), names.entries.contains_key("0")), (MAX_NAMES, false));
+        assert_eq!(names.entries["1"].resolution.as_ref().unwrap().len(), MAX_ADDRESSES);
     }
 }

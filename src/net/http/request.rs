@@ -536,13 +536,29 @@ impl ChunkedBody {
         Ok(Extent { length: self.decoded, used: at, is_complete: self.phase == Phase::Done })
     }
 
-    /// Decodes one element at offset `at`. Returns the offset behind it, or `None` for lack of bytes.
+    /// Decodes one element at offset `at`: a piece of the data, or a line. Returns the offset behind it, or `None` for lack of
+    /// bytes.
     fn step(&mut self, bytes: &mut [u8], at: usize, body_limit: usize) -> Result<Option<usize>, HttpError> {
-        match self.phase {
-            Phase::SizeLine => {
-                let Some(line) = line_at(bytes, at, SIZE_LINE_LIMIT, BAD_CHUNK)? else { return Ok(None) };
+        let (line_limit, too_long) = match self.phase {
+            Phase::Data { left } => {
+                let taken = left.min(bytes.len() - at);
+                bytes.copy_within(at..at + taken, self.decoded);
+                self.decoded += taken;
+                self.phase = if taken == left { Phase::DataEnd } else { Phase::Data { left: left - taken } };
+                return Ok((taken > 0).then_some(at + taken));
+            }
+            // The first wrong byte is rejected.
+            Phase::DataEnd if !matches!(bytes[at..], [] | [b'\r'] | [b'\r', b'\n', ..]) => return Err(BAD_CHUNK),
+            Phase::DataEnd => (0, BAD_CHUNK),
+            Phase::SizeLine => (SIZE_LINE_LIMIT, BAD_CHUNK),
+            Phase::Trailers { seen } => (TRAILER_LIMIT.saturating_sub(seen), HttpError::HEADERS_TOO_LARGE),
+            Phase::Done => return Ok(None),
+        };
+        let Some(line) = line_at(bytes, at, line_limit, too_long)? else { return Ok(None) };
+        let used = line.len() + 2;
+        self.phase = match (self.phase, line) {
+            (Phase::SizeLine, _) => {
                 let (size, extension) = chunk_size(line).ok_or(BAD_CHUNK)?;
-                let next = at + line.len() + 2;
                 self.chunks = self.chunks.saturating_add(1);
                 self.extensions += extension;
                 if self.extensions > EXTENSIONS_LIMIT {
@@ -551,48 +567,15 @@ impl ChunkedBody {
                 if size > body_limit.saturating_sub(self.decoded) {
                     return Err(HttpError::BODY_TOO_LARGE);
                 }
-                self.phase = match size {
-                    0 => Phase::Trailers { seen: 0 },
-                    left => Phase::Data { left },
-                };
-                Ok(Some(next))
+                if size == 0 { Phase::Trailers { seen: 0 } } else { Phase::Data { left: size } }
             }
-            Phase::Data { left } => {
-                let taken = left.min(bytes.len() - at);
-                if taken == 0 {
-                    return Ok(None);
-                }
-                bytes.copy_within(at..at + taken, self.decoded);
-                self.decoded += taken;
-                self.phase = match left - taken {
-                    0 => Phase::DataEnd,
-                    left => Phase::Data { left },
-                };
-                Ok(Some(at + taken))
-            }
-            Phase::DataEnd => match &bytes[at..] {
-                [b'\r', b'\n', ..] => {
-                    self.phase = Phase::SizeLine;
-                    Ok(Some(at + 2))
-                }
-                [] | [b'\r'] => Ok(None),
-                _ => Err(BAD_CHUNK),
-            },
-            Phase::Trailers { seen } => {
-                let limit = TRAILER_LIMIT.saturating_sub(seen);
-                let Some(line) = line_at(bytes, at, limit, HttpError::HEADERS_TOO_LARGE)? else {
-                    return Ok(None);
-                };
-                self.phase = match line {
-                    [] => Phase::Done,
-                    [b' ' | b'\t', ..] => return Err(BAD_CHUNK),
-                    line if !line.contains(&b':') => return Err(BAD_CHUNK),
-                    line => Phase::Trailers { seen: seen + line.len() + 2 },
-                };
-                Ok(Some(at + line.len() + 2))
-            }
-            Phase::Done => Ok(None),
-        }
+            (Phase::Trailers { .. }, []) => Phase::Done,
+            (Phase::Trailers { .. }, [b' ' | b'\t', ..]) => return Err(BAD_CHUNK),
+            (Phase::Trailers { seen }, _) if line.contains(&b':') => Phase::Trailers { seen: seen + used },
+            (Phase::Trailers { .. }, _) => return Err(BAD_CHUNK),
+            _ => Phase::SizeLine,
+        };
+        Ok(Some(at + used))
     }
 }
 

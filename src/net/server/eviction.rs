@@ -174,37 +174,24 @@ impl<S: Socket> Server<S> {
         true
     }
 
-    /// Closes connections if the kernel holds too much.
+    /// Closes connections if the kernel holds too much, until a quarter is free. Each is measured first; at most
+    /// `MAX_MEASUREMENTS` per call.
     pub(super) fn evict_kernel_excess(&mut self) {
-        if self.stats.kernel_bytes <= self.limits.kernel_bytes {
+        let (now, max) = (self.time.monotonic, self.limits.kernel_bytes);
+        if self.stats.kernel_bytes <= max {
             return;
         }
         // The count is an upper bound; measure before closing anything.
         let all_are_known = self.measure_unsent(false);
-        if !all_are_known || self.stats.kernel_bytes <= self.limits.kernel_bytes {
+        if !all_are_known || self.stats.kernel_bytes <= max {
             return;
         }
-        let excess = self.kernel_evictions();
-        if !excess.is_empty() {
-            let count = excess.len();
-            log::info!("{count} connections closed: the kernel held too much that clients did not receive");
-        }
-        self.stats.kernel_evicted += excess.len() as u64;
-        for slot in excess {
-            self.remove(slot);
-        }
-    }
-
-    /// Returns the connections to close because the kernel holds too much, until a quarter is free. Each is measured first;
-    /// at most `MAX_MEASUREMENTS` per call.
-    fn kernel_evictions(&mut self) -> Vec<usize> {
-        let now = self.time.monotonic;
-        let (mut held, mut measured, mut excess) = (Quota::default(), BTreeSet::new(), Vec::new());
+        let (mut held, mut measured, mut closed) = (Quota::default(), BTreeSet::new(), 0);
         for (slot, connection) in &mut self.slab {
             update_kernel_bytes(connection, &mut self.stats);
             held.hold(slot, connection.owner, connection.kernel_bytes(), now);
         }
-        while held.total() > self.limits.kernel_bytes / 4 * 3
+        while held.total() > max / 4 * 3
             && measured.len() < MAX_MEASUREMENTS
             && let Some((owner, slot)) = held.gives_way()
             && let Some(connection) = self.slab.get_mut(slot)
@@ -216,10 +203,16 @@ impl<S: Socket> Server<S> {
                 held.hold(slot, owner, connection.kernel_bytes(), now);
             } else {
                 held.release(slot, now);
-                excess.push(slot);
+                self.remove(slot);
+                closed += 1;
             }
         }
-        excess
+        self.stats.kernel_evicted += closed;
+        if closed > 0 {
+            log::info!(
+                "{closed} connections closed: the kernel held too much that clients did not receive"
+            );
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::metrics::log_response;
 use crate::quota::Owner;
 use crate::service::{Client, Effects, Event, Exchange, Progress, Service};
 use crate::socket::Socket;
-use crate::websocket::{WsConnection, WsEvent};
+use crate::websocket::{WsConnection, WsEnd, WsEvent};
 
 /// Units of work per turn of a connection.
 const TURN_BUDGET: u32 = 100;
@@ -305,7 +305,7 @@ impl<S: Socket> Server<S> {
                     self.charge(socket, UNITS_PER_INPUT);
                     service.handle(Event::WebSocketMessage { socket, message: data, is_text }, self.time, self)
                 }
-                Some(WsEvent::Closed { code, reason, by_client }) => {
+                Some(WsEvent::Closed(WsEnd { code, reason, by_client })) => {
                     log::debug!("{socket:?}: websocket closed: {code} {reason}");
                     connection.closing = if by_client { Closing::AfterOutput } else { Closing::Linger };
                     return Step::Closed;

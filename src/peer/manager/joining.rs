@@ -80,7 +80,8 @@ impl Manager {
         let drawn = self.select_peers();
         let unidentified = self.unidentified.iter().map(|unidentified| &unidentified.endpoint);
         let listed = drawn.iter().map(|node| &node.endpoint).chain(unidentified).cloned();
-        let endpoints: Vec<_> = listed.chain(self.saved_endpoints()).collect();
+        let saved = self.unanswered_saved_peers().into_iter().map(|(_, node)| node.info.endpoint.clone());
+        let endpoints: Vec<_> = listed.chain(saved).collect();
         self.first_addresses = FanOut::new(self.query_own_address(&endpoints, || RequestKind::FirstAddress));
         if self.first_addresses.is_over() {
             self.on_no_address();
@@ -256,11 +257,6 @@ impl Manager {
         unanswered.sort_by_key(|(_, node)| node.failures);
         unanswered.truncate(MAX_PROBES);
         unanswered
-    }
-
-    /// Returns the endpoints of saved peers that have not answered.
-    pub(super) fn saved_endpoints(&self) -> Vec<Endpoint> {
-        self.unanswered_saved_peers().into_iter().map(|(_, node)| node.info.endpoint.clone()).collect()
     }
 
     /// Returns probes of saved peers that have not answered and are not selected already.

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::probes::{Probe, ProbeReason};
 use super::requests::{Answer, RequestKind};
-use super::{Manager, PeerSettings, Phase};
+use super::{Manager, PeerSettings};
 use crate::ip::in_url;
 use crate::model::{Address, Block, Hash256, Transaction};
 use crate::net::fetch::FetchId;
@@ -63,15 +63,13 @@ impl Manager {
     /// Queues a transaction for relay, signed at once. Returns whether it was added; it is not if it is queued already or
     /// there is no space.
     pub fn queue_transaction(&mut self, transaction: &Transaction) -> bool {
-        let (buffer, hash) = (&mut self.relay_buffer, transaction.hash());
-        if !matches!(self.phase, Phase::Running(_))
-            || buffer.hashes.len() >= MAX_BUFFERED
-            || buffer.hashes.contains(&hash)
-        {
+        let (queued, hash) = (&self.relay_buffer.hashes, transaction.hash());
+        if !self.is_booted() || queued.len() >= MAX_BUFFERED || queued.contains(&hash) {
             return false;
         }
         let signed = SecureEntity::sign(transaction.clone(), &self.keys, self.local.identity.name.clone());
         let bytes = self.settings.format.to_bytes(&signed).len() + LIST_OVERHEAD;
+        let buffer = &mut self.relay_buffer;
         if buffer.bytes + bytes > max_buffered_bytes(&self.settings) {
             return false;
         }

@@ -468,7 +468,7 @@ impl Manager {
 
     /// Returns whether our chain has a block above the nemesis block that cannot be rolled back.
     fn may_split(&self, chain: &dyn LocalChain) -> bool {
-        chain.tip().is_ok_and(|tip| self.lowest_rollback_height(tip.height) > Height::NEMESIS)
+        chain.tip().is_ok_and(|tip| self.settings.chain.lowest_rollback(tip.height) > Height::NEMESIS)
     }
 
     /// Records that a peer's chain shares a recent enough block with ours, or cannot be compared.
@@ -508,14 +508,9 @@ impl Manager {
         }
     }
 
-    /// Returns the lowest height to which a chain that ends at `last` can be rolled back.
-    fn lowest_rollback_height(&self, last: Height) -> Height {
-        Height(last.0.saturating_sub(self.settings.chain.rewrite_limit).max(1))
-    }
-
     /// Queries a peer's hashes from the lowest height to which a chain that ends at `last` can be rolled back.
     fn query_lowest_hash(&mut self, node: &NodeInfo, last: Height) {
-        let lowest = self.lowest_rollback_height(last);
+        let lowest = self.settings.chain.lowest_rollback(last);
         let purpose = RequestKind::LowestHash(self.address_of(node), lowest);
         self.queue_query(node, &Query::HashesFrom(lowest), purpose);
     }
@@ -540,7 +535,7 @@ impl Manager {
             (Some(_), None) => {
                 let known = self.table.get(&node);
                 let last = known.and_then(|known| Some((known.info.clone(), known.height?)));
-                let last = last.filter(|(_, last)| self.lowest_rollback_height(*last) < height);
+                let last = last.filter(|(_, last)| self.settings.chain.lowest_rollback(*last) < height);
                 if let Some((info, last)) = last {
                     self.query_lowest_hash(&info, last);
                 }
