@@ -83,8 +83,7 @@ impl Broker {
     ) -> Progress {
         self.table.now = now;
         let Some(id) = self.table.session_of(socket) else { return Progress::Done };
-        let Some(session) = self.table.session(id) else { return Progress::Done };
-        let is_sockjs = session.is_sockjs;
+        let is_sockjs = self.table.session(id).is_some_and(|session| session.is_sockjs);
         if is_sockjs && !is_text {
             self.table.close(id, (CANNOT_ACCEPT, "Binary messages not supported"), true, effects);
             return Progress::Done;

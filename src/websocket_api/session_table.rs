@@ -57,7 +57,7 @@ pub struct SessionTable {
     pub registered: BTreeMap<Address, u32>,
     /// Messages sent.
     pub messages: u64,
-    /// Places of sessions that have not ended, and the turns of their queries.
+    /// Places of the sessions, and the turns of their queries.
     pub places: Quota<SessionId>,
     /// Their memory in bytes.
     pub memory: Quota<SessionId>,
@@ -113,11 +113,8 @@ impl SessionTable {
 
     /// Handles the loss of a websocket: its session is removed with everything that belongs to it, and returned.
     pub fn on_disconnect(&mut self, socket: ConnectionId) -> Option<SessionId> {
-        let id = self.session_by_connection.remove(&socket)?;
+        let id = self.session_of(socket)?;
         self.end(id);
-        if let Some(due) = self.sessions.remove(&id).and_then(|session| session.timer) {
-            self.timers.remove(&(due, id));
-        }
         Some(id)
     }
 
@@ -141,10 +138,7 @@ impl SessionTable {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.timer = None;
             let is_heartbeat_due = session.heartbeat_due().is_some_and(|due| due <= now);
-            if !session.is_closing
-                && is_heartbeat_due
-                && session.send_message(Message::of(sockjs::HEARTBEAT), now, effects).is_err()
-            {
+            if is_heartbeat_due && session.send_message(Message::of(sockjs::HEARTBEAT), now, effects).is_err() {
                 self.end(id);
             }
             let session = self.session(id);
@@ -160,14 +154,10 @@ impl SessionTable {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// Sets the timer of a session if it is due earlier than the current timer. A timer that fires too early is set
-    /// again.
+    /// Sets the timer of a session. What is sent meanwhile does not move it: a timer that fires too early is set again.
     pub fn schedule(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let due = session.due();
-        if due.is_some_and(|due| session.timer.is_some_and(|timer| timer <= due)) {
-            return;
-        }
         if let Some(before) = std::mem::replace(&mut session.timer, due) {
             self.timers.remove(&(before, id));
         }
@@ -186,17 +176,17 @@ impl SessionTable {
         self.session_by_connection.get(&connection).copied()
     }
 
-    /// Returns a session that has not ended.
+    /// Returns a session.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(&id).filter(|session| !session.is_closing)
+        self.sessions.get(&id)
     }
 
-    /// Returns a session that has not ended. Its subscriptions and registrations are changed only through this table.
+    /// Returns a session. Its subscriptions and registrations are changed only through this table.
     pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.sessions.get_mut(&id).filter(|session| !session.is_closing)
+        self.sessions.get_mut(&id)
     }
 
-    /// Number of sessions, including those that wait for their connection to close.
+    /// Number of sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
@@ -370,7 +360,7 @@ impl SessionTable {
     /// Sends one frame to a session. A session that cannot be sent to ends.
     pub fn send(&mut self, id: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
         let SessionTable { sessions, now, scratch, .. } = self;
-        let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return };
+        let Some(session) = sessions.get_mut(&id) else { return };
         scratch.clear();
         write(scratch);
         if session.send(scratch, None, now.monotonic, effects).is_err() {
@@ -382,7 +372,7 @@ impl SessionTable {
     /// there are none.
     pub fn deliver(&mut self, id: SessionId, topic: &Rc<str>, content: &Content, effects: &mut dyn Effects) -> u32 {
         let SessionTable { sessions, now, scratch, messages, .. } = self;
-        let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return 0 };
+        let Some(session) = sessions.get_mut(&id) else { return 0 };
         // The NUL after the body is not part of it.
         let length = content.for_session(session.is_legacy_client()).len() - 1;
         let subscriptions = session.subscriptions.matching_ids(topic);
@@ -426,23 +416,21 @@ impl SessionTable {
         self.end(id);
     }
 
-    /// Releases everything that a session holds. The rest stays until its websocket is gone.
+    /// Removes a session with everything that belongs to it. What comes from its websocket until that is gone is ignored.
     fn end(&mut self, id: SessionId) {
         self.unsubscribe_all(id);
-        let Some(session) = self.session_mut(id) else { return };
-        session.is_closing = true;
-        session.silent_since = None;
-        session.decoder.clear();
-        (session.queries, session.answer) = Default::default();
-        let registrations = std::mem::take(&mut session.registrations);
-        for address in registrations.keys() {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.session_by_connection.remove(&session.socket);
+        for address in session.registrations.keys() {
             release_address(&mut self.registered, address.borrow());
         }
         let now = self.now.monotonic;
         for quota in [&mut self.places, &mut self.memory, &mut self.patterns] {
             quota.release(id, now);
         }
-        self.schedule(id);
+        if let Some(due) = session.timer {
+            self.timers.remove(&(due, id));
+        }
     }
 
     /// Evicts the sessions that give way until no limit of all sessions is exceeded.
@@ -498,8 +486,6 @@ pub struct Session {
     pub counted: (usize, usize),
     /// When it was opened, until its first message.
     pub silent_since: Option<Duration>,
-    /// It has ended: nothing is read from it or sent to it any more.
-    pub is_closing: bool,
     /// Decoder of its inbound byte stream.
     pub decoder: Decoder,
     /// Memory of the decoder beyond [`SESSION_BYTES`], as counted.
@@ -542,7 +528,6 @@ impl Session {
             client,
             counted: (0, 0),
             silent_since: Some(now),
-            is_closing: false,
             decoder: Decoder::default(),
             decoder_bytes: 0,
             subscriptions: Subscriptions::default(),
@@ -578,11 +563,10 @@ impl Session {
         SESSION_BYTES + self.decoder_bytes + registrations + self.subscriptions.bytes + answer
     }
 
-    /// When it must be looked at: it gets a heartbeat, or is closed because of its silence. The end of a closed websocket is
-    /// reported by its connection.
+    /// When it must be looked at: it gets a heartbeat, or is closed because of its silence.
     pub fn due(&self) -> Option<Duration> {
         let silence = self.silent_since.map(|since| since + FIRST_MESSAGE);
-        self.heartbeat_due().into_iter().chain(silence).min().filter(|_| !self.is_closing)
+        self.heartbeat_due().into_iter().chain(silence).min()
     }
 
     /// When its websocket gets a heartbeat.
