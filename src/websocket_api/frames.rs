@@ -36,14 +36,14 @@ impl Broker {
     /// Handles frames of a session until all are done, the work limit of one call is reached, or the session has too
     /// many queries.
     pub(super) fn handle_frames(&mut self, id: SessionId, effects: &mut dyn Effects) -> Progress {
-        let Some(session) = self.table.session_mut(id) else { return Progress::Done };
+        let Some(session) = self.table.sessions.get_mut(&id) else { return Progress::Done };
         session.is_suspended = false;
         let socket = session.socket;
         let mut decoder = std::mem::take(&mut session.decoder);
         let mut context = FrameContext { session: id, effects, units: 1 };
         let progress = loop {
             let limit = self.table.limits.queries_per_session;
-            let Some(session) = self.table.session_mut(id) else { break Progress::Done };
+            let Some(session) = self.table.sessions.get_mut(&id) else { break Progress::Done };
             if session.queries.len() >= limit {
                 session.is_suspended = true;
                 break Progress::Suspended;
@@ -63,13 +63,13 @@ impl Broker {
         };
         let FrameContext { effects, units, .. } = context;
         effects.charge(socket, units);
-        if let Some(session) = self.table.session_mut(id) {
+        if let Some(session) = self.table.sessions.get_mut(&id) {
             session.decoder = decoder;
             // The memory of an idle decoder is part of `SESSION_BYTES`.
             session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
             self.table.update_memory(id, effects);
         }
-        if self.table.session(id).is_none() { Progress::Done } else { progress }
+        if self.table.sessions.get(&id).is_none() { Progress::Done } else { progress }
     }
 
     /// Handles one frame. One that asks for a receipt gets it once it is handled; CONNECT never does, as the protocol demands.
@@ -94,7 +94,7 @@ impl Broker {
 
     fn connect(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [versions] = frame.pick(["accept-version"]).map(|value| value.map(trimmed));
-        let Some(session) = self.table.session_mut(context.session) else { return };
+        let Some(session) = self.table.sessions.get_mut(&context.session) else { return };
         match session.connect(versions.as_deref()) {
             Some(version) => self.send(context, |out| encoder::connected(out, version)),
             None => self.table.fail(context.session, "Supported protocol versions are 1.0, 1.1, 1.2", context.effects),
@@ -149,7 +149,7 @@ impl Broker {
         match command {
             ClientCommand::Register(address) => {
                 self.table.register(*id, address, *effects)?;
-                if self.table.session(*id).is_some_and(|session| session.is_legacy_client()) {
+                if self.table.sessions.get(id).is_some_and(|session| session.is_legacy_client()) {
                     *units += ENTRY_UNITS;
                     self.table.subscribe_implicitly(*id, &address, *effects)?;
                 }
@@ -167,7 +167,7 @@ impl Broker {
     }
 
     fn queue_query(&mut self, query: Item, id: SessionId) {
-        if let Some(session) = self.table.session_mut(id) {
+        if let Some(session) = self.table.sessions.get_mut(&id) {
             session.queries.push_back(query);
             self.queries.add(id, &mut self.table);
         }

@@ -65,7 +65,8 @@ pub struct SessionTable {
     patterns: Quota<SessionId>,
     /// The id of the session opened last.
     pub last_session: SessionId,
-    sessions: BTreeMap<SessionId, Session>,
+    /// The sessions. Their subscriptions and registrations are changed only through this table.
+    pub sessions: BTreeMap<SessionId, Session>,
     /// The session of each websocket.
     session_by_connection: BTreeMap<ConnectionId, SessionId>,
     timers: BTreeSet<(Duration, SessionId)>,
@@ -141,7 +142,7 @@ impl SessionTable {
             if is_heartbeat_due && session.send_message(Message::of(sockjs::HEARTBEAT), now, effects).is_err() {
                 self.end(id);
             }
-            let session = self.session(id);
+            let session = self.sessions.get(&id);
             if session.and_then(|session| session.silent_since).is_some_and(|since| now >= since + FIRST_MESSAGE) {
                 self.close(id, (NO_FIRST_MESSAGE, ""), true, effects);
             }
@@ -166,7 +167,7 @@ impl SessionTable {
 
     /// Records that a session has sent something.
     pub fn record_message(&mut self, id: SessionId) {
-        if let Some(client) = self.session(id).map(|session| session.client) {
+        if let Some(client) = self.sessions.get(&id).map(|session| session.client) {
             self.places.hold(id, client, 1, self.now.monotonic);
         }
     }
@@ -174,16 +175,6 @@ impl SessionTable {
     /// Returns the session of a websocket.
     pub fn session_of(&self, connection: ConnectionId) -> Option<SessionId> {
         self.session_by_connection.get(&connection).copied()
-    }
-
-    /// Returns a session.
-    pub fn session(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(&id)
-    }
-
-    /// Returns a session. Its subscriptions and registrations are changed only through this table.
-    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.sessions.get_mut(&id)
     }
 
     /// Number of sessions.
@@ -203,7 +194,7 @@ impl SessionTable {
         effects: &mut dyn Effects,
     ) -> Result<(), &'static str> {
         let destination = Rc::from(destination);
-        let Some(session) = self.session(id) else { return Ok(()) };
+        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
         if subscription.is_some_and(|own| session.subscriptions.has_explicit(own, &destination)) {
             return Ok(());
         }
@@ -228,7 +219,8 @@ impl SessionTable {
         effects: &mut dyn Effects,
     ) -> Result<(), &'static str> {
         let destination = Rc::from(format!("{}{address}", topics::TRANSACTIONS_OF));
-        let Some(session) = self.session(id).filter(|session| session.subscriptions.count_at(&destination) == 0) else {
+        let Some(session) = self.sessions.get(&id).filter(|session| session.subscriptions.count_at(&destination) == 0)
+        else {
             return Ok(());
         };
         self.check_subscription(session, 0, &destination, false)?;
@@ -244,7 +236,7 @@ impl SessionTable {
         is_implicit: bool,
         effects: &mut dyn Effects,
     ) {
-        let Some(session) = self.session_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
         let tried = session.subscriptions.add(subscription, &destination, is_implicit);
         effects.charge(session.socket, u32::try_from(tried.div_ceil(IDS_PER_UNIT)).unwrap_or(u32::MAX));
         self.topics.add(destination, id);
@@ -287,13 +279,13 @@ impl SessionTable {
 
     /// Ends the subscriptions of a session that have this id. Returns their number.
     pub fn unsubscribe(&mut self, id: SessionId, subscription: &str) -> usize {
-        let ended = self.session_mut(id).map(|session| session.subscriptions.remove(subscription));
+        let ended = self.sessions.get_mut(&id).map(|session| session.subscriptions.remove(subscription));
         self.on_unsubscribed(id, ended.unwrap_or_default())
     }
 
     /// Ends all subscriptions of a session. Returns their number.
     pub fn unsubscribe_all(&mut self, id: SessionId) -> usize {
-        let ended = self.session_mut(id).map(|session| session.subscriptions.remove_all());
+        let ended = self.sessions.get_mut(&id).map(|session| session.subscriptions.remove_all());
         self.on_unsubscribed(id, ended.unwrap_or_default())
     }
 
@@ -317,7 +309,7 @@ impl SessionTable {
 
     /// Registers an address for a session: until a subscription ends, or because of a query, until the session ends.
     pub fn register(&mut self, id: SessionId, address: Address, effects: &mut dyn Effects) -> Result<(), &'static str> {
-        let Some(session) = self.session(id) else { return Ok(()) };
+        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
         if !session.registrations.contains_key(&address) {
             if session.registrations.len() >= self.limits.addresses_per_session {
                 return Err(TOO_MANY_ADDRESSES);
@@ -325,7 +317,7 @@ impl SessionTable {
             self.check_memory(session, REGISTRATION_BYTES)?;
             *self.registered.entry(address).or_default() += 1;
         }
-        let Some(session) = self.session_mut(id) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         let reasons = session.registrations.entry(address).or_default();
         *reasons = reasons.saturating_add(1);
         self.update_memory(id, effects);
@@ -335,7 +327,7 @@ impl SessionTable {
     /// Counts what a session holds.
     fn count(&mut self, id: SessionId) {
         let now = self.now.monotonic;
-        let Some(session) = self.session_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
         let (client, counted) = (session.client, (session.held_bytes(), session.subscriptions.pattern_count()));
         if std::mem::replace(&mut session.counted, counted) == counted {
             return;
@@ -350,7 +342,7 @@ impl SessionTable {
     /// Counts what a session holds. The session fails if its client holds too much, and others if all together do.
     pub fn update_memory(&mut self, id: SessionId, effects: &mut dyn Effects) {
         self.count(id);
-        let client = self.session(id).map(|session| session.client);
+        let client = self.sessions.get(&id).map(|session| session.client);
         if client.is_some_and(|client| self.memory.held_by_client(client) > self.limits.client_bytes) {
             self.fail(id, CLIENT_MEMORY, effects);
         }
@@ -395,7 +387,7 @@ impl SessionTable {
     /// Sends an error message to a session on `/errors`, if it is subscribed to it.
     pub fn send_query_error(&mut self, id: SessionId, message: &str, effects: &mut dyn Effects) {
         let topic = &Rc::from(topics::ERRORS);
-        if self.session(id).is_some_and(|session| session.subscriptions.matches(topic)) {
+        if self.sessions.get(&id).is_some_and(|session| session.subscriptions.matches(topic)) {
             self.deliver(id, topic, &Content::error(message, self.now.network, &self.pool), effects);
         }
     }
@@ -408,7 +400,7 @@ impl SessionTable {
 
     /// Closes a session with a code and a reason. That of SockJS also gets a close frame unless `silently`.
     pub fn close(&mut self, id: SessionId, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
-        let Some(session) = self.session(id) else { return };
+        let Some(session) = self.sessions.get(&id) else { return };
         let needs_frame = session.is_sockjs && !silently;
         if !needs_frame || effects.send(session.socket, Message::of(&sockjs::close_frame(reason))).is_ok() {
             effects.close(session.socket, reason.0, reason.1);
@@ -643,13 +635,13 @@ mod table_tests {
     fn the_largest_session_of_the_largest_client_is_evicted_when_memory_is_short() {
         let mut table = table(100, &[A, B, B]);
         for (session, bytes) in [(1, 60_000), (2, 30_000), (3, 40_000)] {
-            table.session_mut(SessionId(session)).unwrap().decoder_bytes = bytes;
+            table.sessions.get_mut(&SessionId(session)).unwrap().decoder_bytes = bytes;
             table.count(SessionId(session));
         }
         for (total, evicted) in [(120_000, 3), (80_000, 1), (20_000, 2)] {
             table.limits.total_bytes = total;
             table.enforce_global_limits(&mut Recorder::default());
-            assert!(table.session(SessionId(evicted)).is_none(), "{evicted}");
+            assert!(table.sessions.get(&SessionId(evicted)).is_none(), "{evicted}");
             assert!(table.memory.total() <= total);
         }
         assert!(table.memory.is_empty() && table.places.is_empty());
@@ -660,16 +652,16 @@ mod table_tests {
         let mut table = table(100, &[A, A]);
         table.limits.session_bytes = SESSION_BYTES + 100;
         table.limits.client_bytes = 2 * SESSION_BYTES + 150;
-        table.session_mut(SessionId(1)).unwrap().decoder_bytes = 90;
+        table.sessions.get_mut(&SessionId(1)).unwrap().decoder_bytes = 90;
         table.update_memory(SessionId(1), &mut Recorder::default());
-        let check = |id, more| table.check_memory(table.session(SessionId(id)).unwrap(), more);
+        let check = |id, more| table.check_memory(table.sessions.get(&SessionId(id)).unwrap(), more);
         assert_eq!((check(1, 11), check(1, 10)), (Err(SESSION_MEMORY), Ok(())));
         assert_eq!((check(2, 61), check(2, 60)), (Err(CLIENT_MEMORY), Ok(())));
         assert_eq!(open(&mut table, A), None);
         assert!(open(&mut table, B).is_some());
-        table.session_mut(SessionId(2)).unwrap().decoder_bytes = 61;
+        table.sessions.get_mut(&SessionId(2)).unwrap().decoder_bytes = 61;
         table.update_memory(SessionId(2), &mut Recorder::default());
-        assert!(table.session(SessionId(2)).is_none() && table.session(SessionId(1)).is_some());
+        assert!(table.sessions.get(&SessionId(2)).is_none() && table.sessions.get(&SessionId(1)).is_some());
     }
 
     /// Opens a session each second; returns the sessions that give way.
@@ -678,7 +670,7 @@ mod table_tests {
             table.now.monotonic += Duration::from_secs(1);
             open(table, from);
         }
-        (1..=table.last_session.0).filter(|id| table.session(SessionId(*id)).is_none()).collect()
+        (1..=table.last_session.0).filter(|id| table.sessions.get(&SessionId(*id)).is_none()).collect()
     }
 
     #[test]
