@@ -289,6 +289,23 @@ impl ListStep<'_, '_, '_> {
         left > 0 && !self.is_interrupted
     }
 
+    /// Writes an element for each of some items, which hold `item_bytes` each until then, as far as the budget reaches.
+    pub fn push_each<T>(
+        &mut self,
+        items: &mut std::vec::IntoIter<T>,
+        item_bytes: usize,
+        mut write: impl FnMut(&mut Self, T) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        while let Some(item) = items.next() {
+            write(self, item)?;
+            *self.held_bytes = items.len() * item_bytes;
+            if !self.should_continue(items.len()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Interrupts the list if the budget is spent, and returns whether it is.
     pub fn must_pause(&mut self) -> bool {
         !self.should_continue(usize::MAX)
@@ -367,16 +384,7 @@ pub fn list_of_each<T: 'static>(
     mut write: impl FnMut(&mut ListStep<'_, '_, '_>, T) -> Result<(), ApiError> + 'static,
 ) -> ListStream {
     let mut items = items.into_iter();
-    list_stream(move |step| {
-        while let Some(item) = items.next() {
-            write(step, item)?;
-            *step.held_bytes = items.len() * item_bytes;
-            if !step.should_continue(items.len()) {
-                break;
-            }
-        }
-        Ok(())
-    })
+    list_stream(move |step| step.push_each(&mut items, item_bytes, &mut write))
 }
 
 /// Maximum memory in bytes of kept lists, of all formats and versions together.
