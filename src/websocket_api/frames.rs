@@ -111,7 +111,7 @@ impl Broker {
             let network = self.network;
             let address = topics::registering_address(&destination)
                 .and_then(|text| Address::parse(text, network).filter(|address| address.as_str() == text));
-            self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects)?;
+            self.table.subscribe(context.session, id.as_deref(), &destination, address, false, context.effects)?;
             if let Some(hash) = topics::transaction_of(&destination) {
                 self.queue_query(Item::Status(hash), context.session);
             }
@@ -122,7 +122,7 @@ impl Broker {
     fn unsubscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) -> Result<(), &'static str> {
         let [id] = frame.pick(["id"]).map(|value| value.map(trimmed));
         if let Some(id) = id {
-            context.units += units(self.table.unsubscribe(context.session, &id), 1);
+            context.units += units(self.table.unsubscribe(context.session, Some(&id)), 1);
         }
         Ok(())
     }
@@ -151,7 +151,8 @@ impl Broker {
                 self.table.register(*id, address, *effects)?;
                 if self.table.sessions.get(id).is_some_and(|session| session.is_legacy_client()) {
                     *units += ENTRY_UNITS;
-                    self.table.subscribe_implicitly(*id, &address, *effects)?;
+                    let destination = format!("{}{address}", topics::TRANSACTIONS_OF);
+                    self.table.subscribe(*id, None, &destination, None, true, *effects)?;
                 }
                 Ok(())
             }
@@ -177,7 +178,7 @@ impl Broker {
         let [receipt] = frame.pick(["receipt"]);
         match receipt {
             Some(receipt) => {
-                context.units += units(self.table.unsubscribe_all(context.session), 1);
+                context.units += units(self.table.unsubscribe(context.session, None), 1);
                 self.send(context, |out| encoder::receipt(out, &receipt));
             }
             None => self.table.fail(context.session, "Session closed.", context.effects),

@@ -182,65 +182,40 @@ impl SessionTable {
         self.sessions.len()
     }
 
-    /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one. An
-    /// existing subscription is unchanged. It replaces an implicit subscription to the same destination; an implicit
-    /// subscription with the same id gets another id.
+    /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one; or an implicit
+    /// one, unless there is another to the destination. An existing subscription is unchanged. That of a SUBSCRIBE replaces
+    /// an implicit subscription to the same destination; an implicit subscription with the same id gets another id.
     pub fn subscribe(
         &mut self,
         id: SessionId,
         subscription: Option<&str>,
         destination: &str,
         address: Option<Address>,
+        is_implicit: bool,
         effects: &mut dyn Effects,
     ) -> Result<(), &'static str> {
         let destination = Rc::from(destination);
         let Some(session) = self.sessions.get(&id) else { return Ok(()) };
-        if subscription.is_some_and(|own| session.subscriptions.has_explicit(own, &destination)) {
+        let existing = &session.subscriptions;
+        let is_there = is_implicit && existing.count_at(&destination) > 0;
+        if is_there || subscription.is_some_and(|own| existing.has_explicit(own, &destination)) {
             return Ok(());
         }
-        let replaced = session.subscriptions.implicit_id_at(&destination);
+        let replaced = existing.implicit_id_at(&destination);
         self.check_subscription(session, subscription.map_or(0, str::len), &destination, replaced.is_some())?;
         if let Some(address) = address {
             self.register(id, address, effects)?;
         }
-        if let Some(replaced) = replaced {
+        if replaced.is_some() {
             // An implicit subscription never shares its id.
-            self.unsubscribe(id, &replaced);
+            self.unsubscribe(id, replaced.as_deref());
         }
-        self.add_subscription(id, subscription, destination, false, effects);
-        Ok(())
-    }
-
-    /// Subscribes a session to the transactions of an address, unless it is already subscribed to them.
-    pub fn subscribe_implicitly(
-        &mut self,
-        id: SessionId,
-        address: &Address,
-        effects: &mut dyn Effects,
-    ) -> Result<(), &'static str> {
-        let destination = Rc::from(format!("{}{address}", topics::TRANSACTIONS_OF));
-        let Some(session) = self.sessions.get(&id).filter(|session| session.subscriptions.count_at(&destination) == 0)
-        else {
-            return Ok(());
-        };
-        self.check_subscription(session, 0, &destination, false)?;
-        self.add_subscription(id, None, destination, true, effects);
-        Ok(())
-    }
-
-    fn add_subscription(
-        &mut self,
-        id: SessionId,
-        subscription: Option<&str>,
-        destination: Rc<str>,
-        is_implicit: bool,
-        effects: &mut dyn Effects,
-    ) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         let tried = session.subscriptions.add(subscription, &destination, is_implicit);
         effects.charge(session.socket, u32::try_from(tried.div_ceil(IDS_PER_UNIT)).unwrap_or(u32::MAX));
         self.topics.add(destination, id);
         self.update_memory(id, effects);
+        Ok(())
     }
 
     /// Checks whether a session may have one more subscription, which may replace another.
@@ -277,21 +252,13 @@ impl SessionTable {
         if held + more > self.limits.client_bytes { Err(CLIENT_MEMORY) } else { Ok(()) }
     }
 
-    /// Ends the subscriptions of a session that have this id. Returns their number.
-    pub fn unsubscribe(&mut self, id: SessionId, subscription: &str) -> usize {
-        let ended = self.sessions.get_mut(&id).map(|session| session.subscriptions.remove(subscription));
-        self.on_unsubscribed(id, ended.unwrap_or_default())
-    }
-
-    /// Ends all subscriptions of a session. Returns their number.
-    pub fn unsubscribe_all(&mut self, id: SessionId) -> usize {
-        let ended = self.sessions.get_mut(&id).map(|session| session.subscriptions.remove_all());
-        self.on_unsubscribed(id, ended.unwrap_or_default())
-    }
-
-    /// Updates index, registrations and usage after the end of subscriptions.
-    fn on_unsubscribed(&mut self, id: SessionId, ended: Vec<Subscription>) -> usize {
+    /// Ends the subscriptions of a session that have this id, or all. Returns their number.
+    pub fn unsubscribe(&mut self, id: SessionId, subscription: Option<&str>) -> usize {
         let Some(session) = self.sessions.get_mut(&id) else { return 0 };
+        let ended = match subscription {
+            Some(subscription) => session.subscriptions.remove(subscription),
+            None => session.subscriptions.remove_all(),
+        };
         for Subscription { destination, is_implicit, .. } in &ended {
             if session.subscriptions.count_at(destination) == 0 {
                 self.topics.remove(destination, id);
@@ -410,7 +377,7 @@ impl SessionTable {
 
     /// Removes a session with everything that belongs to it. What comes from its websocket until that is gone is ignored.
     fn end(&mut self, id: SessionId) {
-        self.unsubscribe_all(id);
+        self.unsubscribe(id, None);
         let Some(session) = self.sessions.remove(&id) else { return };
         self.session_by_connection.remove(&session.socket);
         for address in session.registrations.keys() {
