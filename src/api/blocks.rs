@@ -3,7 +3,7 @@
 use super::peer_requests::{send_signed, signature_of};
 use super::request_context::positive_height;
 use super::routes::{Route, get, post};
-use super::streams::{ListSize, ListStep, ListStream, list_stream};
+use super::streams::{ListStep, ListStream, list_stream};
 use super::{ApiError, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::BlockCursor;
@@ -207,8 +207,7 @@ impl BlockBody {
                     step.open(&ExplorerBlockHead { block: &block, header, beneficiary });
                     self.start = Some(reader.cursor.clone());
                 } else {
-                    let size = ListSize { count: reader.row.count(), bytes: reader.row.transaction_bytes() };
-                    step.open_sized(&BlockHead(&block), size);
+                    step.open_sized(&BlockHead(&block), reader.row.count(), reader.row.transaction_bytes());
                 }
                 reader
             }

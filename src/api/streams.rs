@@ -86,14 +86,6 @@ impl BodyWriter<'_> {
     }
 }
 
-/// Size of a list that is known in advance.
-pub struct ListSize {
-    /// Number of elements.
-    pub count: usize,
-    /// Total size in bytes of the elements in the binary format, with their length prefixes.
-    pub bytes: usize,
-}
-
 /// A list whose elements are written one after another in place of the [`crate::codec::Encoder::spliced_list`] of a
 /// view. A view can have several such lists, which are written in the order of the format.
 #[derive(Debug, Default)]
@@ -223,9 +215,9 @@ impl ListStep<'_, '_, '_> {
         self.lists.len() > self.level
     }
 
-    /// The same for the only list of a view, with its size in the binary format: no length is corrected later, so the output
-    /// is final.
-    pub fn open_sized(&mut self, view: &impl View, ListSize { count, bytes }: ListSize) {
+    /// The same for the only list of a view whose number of elements is known, and their bytes in the binary format with
+    /// their length prefixes: no length is corrected later, so the output is final.
+    pub fn open_sized(&mut self, view: &impl View, count: usize, bytes: usize) {
         if !self.is_open() {
             self.open(view);
             let list = &mut self.lists[self.level];
