@@ -69,7 +69,7 @@ impl Broker {
             session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
             self.table.update_memory(id, effects);
         }
-        if self.table.sessions.get(&id).is_none() { Progress::Done } else { progress }
+        if self.table.sessions.contains_key(&id) { progress } else { Progress::Done }
     }
 
     /// Handles one frame. One that asks for a receipt gets it once it is handled; CONNECT never does, as the protocol demands.

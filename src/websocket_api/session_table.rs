@@ -608,7 +608,7 @@ mod table_tests {
         for (total, evicted) in [(120_000, 3), (80_000, 1), (20_000, 2)] {
             table.limits.total_bytes = total;
             table.enforce_global_limits(&mut Recorder::default());
-            assert!(table.sessions.get(&SessionId(evicted)).is_none(), "{evicted}");
+            assert!(!table.sessions.contains_key(&SessionId(evicted)), "{evicted}");
             assert!(table.memory.total() <= total);
         }
         assert!(table.memory.is_empty() && table.places.is_empty());
@@ -628,7 +628,7 @@ mod table_tests {
         assert!(open(&mut table, B).is_some());
         table.sessions.get_mut(&SessionId(2)).unwrap().decoder_bytes = 61;
         table.update_memory(SessionId(2), &mut Recorder::default());
-        assert!(table.sessions.get(&SessionId(2)).is_none() && table.sessions.get(&SessionId(1)).is_some());
+        assert!(!table.sessions.contains_key(&SessionId(2)) && table.sessions.contains_key(&SessionId(1)));
     }
 
     /// Opens a session each second; returns the sessions that give way.
@@ -637,7 +637,7 @@ mod table_tests {
             table.now.monotonic += Duration::from_secs(1);
             open(table, from);
         }
-        (1..=table.last_session.0).filter(|id| table.sessions.get(&SessionId(*id)).is_none()).collect()
+        (1..=table.last_session.0).filter(|id| !table.sessions.contains_key(&SessionId(*id))).collect()
     }
 
     #[test]
