@@ -166,8 +166,8 @@ impl View for ExplorerEntry<'_> {
     }
 }
 
-/// A block, with the output of [`crate::codec::block::write`], or with the data for explorers and its transactions twice.
-/// Fails if the block leaves the chain before it is written.
+/// A block, with the output of [`crate::codec::block::write`], or with the data for explorers and its transactions
+/// twice. Fails if the block leaves the chain before it is written.
 pub struct BlockBody {
     /// Height.
     pub height: Height,

@@ -153,8 +153,8 @@ impl Readable for MosaicIds {
     }
 }
 
-/// `GET /mosaic/definition` and `GET /mosaic/definition/last`: the newest definition of a mosaic, if its namespace is to be
-/// shown.
+/// `GET /mosaic/definition` and `GET /mosaic/definition/last`: the newest definition of a mosaic, if its namespace is to
+/// be shown.
 fn definition(
     context: &mut RequestContext<'_>,
     is_shown: fn(&ChainSnapshot<'_>, &NamespaceId) -> Result<bool, StoreError>,

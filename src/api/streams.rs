@@ -215,8 +215,8 @@ impl ListStep<'_, '_, '_> {
         self.lists.len() > self.level
     }
 
-    /// The same for the only list of a view whose number of elements is known, and their bytes in the binary format with
-    /// their length prefixes: no length is corrected later, so the output is final.
+    /// The same for the only list of a view whose number of elements is known, and their bytes in the binary format
+    /// with their length prefixes: no length is corrected later, so the output is final.
     pub fn open_sized(&mut self, view: &impl View, count: usize, bytes: usize) {
         if !self.is_open() {
             self.open(view);

@@ -182,9 +182,10 @@ impl SessionTable {
         self.sessions.len()
     }
 
-    /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one; or an implicit
-    /// one, unless there is another to the destination. An existing subscription is unchanged. That of a SUBSCRIBE replaces
-    /// an implicit subscription to the same destination; an implicit subscription with the same id gets another id.
+    /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one; or an
+    /// implicit one, unless there is another to the destination. An existing subscription is unchanged. That of a
+    /// SUBSCRIBE replaces an implicit subscription to the same destination; an implicit subscription with the same id
+    /// gets another id.
     pub fn subscribe(
         &mut self,
         id: SessionId,
@@ -375,7 +376,8 @@ impl SessionTable {
         self.end(id);
     }
 
-    /// Removes a session with everything that belongs to it. What comes from its websocket until that is gone is ignored.
+    /// Removes a session with everything that belongs to it. What comes from its websocket until that is gone is
+    /// ignored.
     fn end(&mut self, id: SessionId) {
         self.unsubscribe(id, None);
         let Some(session) = self.sessions.remove(&id) else { return };
