@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::routes::{BodyLimit, Route, get, post};
-use super::streams::{DataListHead, ListSize, ListStep, ListStream, MAX_LIST_ELEMENTS, list_stream};
+use super::streams::{DataListHead, ListStep, ListStream, MAX_LIST_ELEMENTS, list_stream};
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::ChainSnapshot;
@@ -339,7 +339,7 @@ fn importances(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let (mut after, mut left) = (None, count);
     let list = list_stream(move |step| {
         // No enclosing length includes the list: it is the whole response.
-        step.open_sized(&DataListHead, ListSize { count, bytes: 0 });
+        step.open_sized(&DataListHead, count, 0);
         if left == 0 {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use super::peer_requests::{send_signed, signature_of};
 use super::request_context::positive_height;
 use super::routes::{Route, get, post};
-use super::streams::{ListSize, ListStep, ListStream, list_stream};
+use super::streams::{ListStep, ListStream, list_stream};
 use super::{ApiError, Format, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::chain::BlockCursor;
@@ -103,8 +103,7 @@ fn explorer_block(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     if !context.node.chain.has_block(height) {
         return Err(ApiError::new(500, format!("there is no block at height {height}")));
     }
-    let mut block = ExplorerBlock::new(height);
-    context.send_stream(list_stream(move |step| block.write(step)))
+    context.send_stream(BlockBody::for_explorers(height).into_stream())
 }
 
 /// `POST /local/chain/blocks-after`
@@ -113,10 +112,10 @@ fn explorer_blocks(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
     // In NIS1 the height after the maximum is negative.
     let first = positive_height((after as i64).wrapping_add(1))?;
     let last = Height(after.saturating_add(MAX_BLOCKS)).min(context.node.chain.height);
-    let mut block = ExplorerBlock::new(first);
+    let mut block = BlockBody::for_explorers(first);
     context.send_stream(list_stream(move |step| {
         while block.height <= last && step.element(|step| block.write(step))? {
-            block = ExplorerBlock::new(block.height.next());
+            block = BlockBody::for_explorers(block.height.next());
             if step.must_pause() {
                 break;
             }
@@ -131,58 +130,6 @@ struct BlockHead<'a>(&'a Block);
 impl View for BlockHead<'_> {
     fn write(&self, sink: &mut impl Encoder) {
         codec::block::write_spliced(sink, self.0);
-    }
-}
-
-/// A block, with the output of [`crate::codec::block::write`]. Fails if the block leaves the chain meanwhile.
-pub struct BlockBody {
-    /// Height.
-    pub height: Height,
-    /// Position, once it has started.
-    cursor: Option<BlockCursor>,
-}
-
-impl BlockBody {
-    /// Creates the body of the block at a height.
-    pub fn new(height: Height) -> BlockBody {
-        BlockBody { height, cursor: None }
-    }
-
-    /// Returns the stream of the block.
-    pub fn into_stream(mut self) -> ListStream {
-        list_stream(move |step| self.write(step))
-    }
-
-    /// Writes the block, or continues with it.
-    pub fn write(&mut self, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
-        let chain = step.node.chain;
-        let mut reader = match self.cursor.take() {
-            Some(cursor) => chain.reopen_block(cursor)?.ok_or(REPLACED)?,
-            None => {
-                let (head, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
-                let size = ListSize { count: reader.row.count(), bytes: reader.row.transaction_bytes() };
-                step.open_sized(&BlockHead(&head), size);
-                reader
-            }
-        };
-        while let Some(raw) = reader.next_raw()? {
-            match step.format() {
-                Format::Json => {
-                    step.push(&raw.read()?);
-                    step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
-                }
-                // They are stored in the form in which they are sent.
-                Format::Binary => {
-                    step.push_binary(raw.bytes);
-                    step.node.budget.charge(cost::copied(raw.bytes.len()));
-                }
-            }
-            if step.must_pause() {
-                self.cursor = Some(reader.cursor);
-                break;
-            }
-        }
-        Ok(())
     }
 }
 
@@ -219,57 +166,79 @@ impl View for ExplorerEntry<'_> {
     }
 }
 
-/// A block with the data for explorers. Fails if the block leaves the chain before it is written.
-struct ExplorerBlock {
-    height: Height,
-    /// Start of the block, once it is open.
+/// A block, with the output of [`crate::codec::block::write`], or with the data for explorers and its transactions
+/// twice. Fails if the block leaves the chain before it is written.
+pub struct BlockBody {
+    /// Height.
+    pub height: Height,
+    is_for_explorers: bool,
+    /// Start of the block, while the first of two lists is being written.
     start: Option<BlockCursor>,
-    /// Position in the current list.
+    /// Position in the current list, once the block is open.
     cursor: Option<BlockCursor>,
-    /// The second list is being written.
-    is_second: bool,
 }
 
-impl ExplorerBlock {
-    fn new(height: Height) -> ExplorerBlock {
-        ExplorerBlock { height, start: None, cursor: None, is_second: false }
+impl BlockBody {
+    /// Creates the body of the block at a height.
+    pub fn new(height: Height) -> BlockBody {
+        BlockBody { height, is_for_explorers: false, start: None, cursor: None }
     }
 
-    fn write(&mut self, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
+    fn for_explorers(height: Height) -> BlockBody {
+        BlockBody { is_for_explorers: true, ..BlockBody::new(height) }
+    }
+
+    /// Returns the stream of the block.
+    pub fn into_stream(mut self) -> ListStream {
+        list_stream(move |step| self.write(step))
+    }
+
+    /// Writes the block, or continues with it.
+    pub fn write(&mut self, step: &mut ListStep<'_, '_, '_>) -> Result<(), ApiError> {
         let chain = step.node.chain;
-        let start = match &self.start {
-            Some(start) => start,
+        let mut reader = match self.cursor.take() {
+            Some(cursor) => chain.reopen_block(cursor)?.ok_or(REPLACED)?,
             None => {
                 let (block, reader) = chain.open_block(self.height)?.ok_or_else(|| ApiError::no_block(self.height))?;
-                let signer = || Address::from_public_key(&block.signer, chain.network.byte);
-                let header = reader.row.header;
-                let beneficiary = header.beneficiary.unwrap_or_else(signer);
-                step.open(&ExplorerBlockHead { block: &block, header: &header, beneficiary });
-                self.start.insert(reader.cursor)
+                if self.is_for_explorers {
+                    let header = &reader.row.header;
+                    let signer = || Address::from_public_key(&block.signer, chain.network.byte);
+                    let beneficiary = header.beneficiary.unwrap_or_else(signer);
+                    step.open(&ExplorerBlockHead { block: &block, header, beneficiary });
+                    self.start = Some(reader.cursor.clone());
+                } else {
+                    step.open_sized(&BlockHead(&block), reader.row.count(), reader.row.transaction_bytes());
+                }
+                reader
             }
         };
         loop {
-            let cursor = self.cursor.take().unwrap_or_else(|| start.clone());
-            let mut reader = chain.reopen_block(cursor)?.ok_or(REPLACED)?;
             while let Some(raw) = reader.next_raw()? {
-                step.node.budget.charge(cost::TRANSACTION + cost::bytes(raw.bytes.len()));
-                match step.format() {
-                    format if (format == Format::Json) != self.is_second => {
-                        step.node.budget.charge(cost::HASH);
+                let read = cost::TRANSACTION + cost::bytes(raw.bytes.len());
+                let units = match step.format() {
+                    format if self.is_for_explorers && (format == Format::Json) == self.start.is_some() => {
                         step.push(&ExplorerEntry(&raw.read()?));
+                        read + cost::HASH
                     }
-                    Format::Json => step.push(&raw.read()?),
-                    Format::Binary => step.push_binary(raw.bytes),
-                }
+                    Format::Json => {
+                        step.push(&raw.read()?);
+                        read
+                    }
+                    // They are stored in the form in which they are sent.
+                    Format::Binary => {
+                        step.push_binary(raw.bytes);
+                        cost::copied(raw.bytes.len())
+                    }
+                };
+                step.node.budget.charge(units);
                 if step.must_pause() {
                     self.cursor = Some(reader.cursor);
                     return Ok(());
                 }
             }
-            if std::mem::replace(&mut self.is_second, true) {
-                return Ok(());
-            }
+            let Some(start) = self.start.take() else { return Ok(()) };
             step.next_list();
+            reader = chain.reopen_block(start)?.ok_or(REPLACED)?;
         }
     }
 }

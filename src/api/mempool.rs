@@ -78,14 +78,7 @@ fn of_account(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             step.is_interrupted = true;
             return Ok(());
         };
-        while let Some(transaction) = list.next() {
-            write_transaction(step, &transaction);
-            *step.held_bytes = list.len() * TRANSACTION_BYTES;
-            if !step.should_continue(list.len()) {
-                break;
-            }
-        }
-        Ok(())
+        step.push_each(list, TRANSACTION_BYTES, |step, transaction| write_transaction(step, &transaction))
     }))
 }
 
@@ -106,17 +99,15 @@ const TRANSACTION_BYTES: usize = 2048;
 
 /// Creates a list of unconfirmed transactions.
 pub(super) fn list_of<T: View + 'static>(transactions: Vec<T>) -> ListStream {
-    list_of_each(transactions, TRANSACTION_BYTES, |step, transaction| {
-        write_transaction(step, &transaction);
-        Ok(())
-    })
+    list_of_each(transactions, TRANSACTION_BYTES, |step, transaction| write_transaction(step, &transaction))
 }
 
-fn write_transaction(step: &mut ListStep<'_, '_, '_>, transaction: &impl View) {
+fn write_transaction(step: &mut ListStep<'_, '_, '_>, transaction: &impl View) -> Result<(), ApiError> {
     let start = step.written();
     step.push(transaction);
     let written = step.written() - start;
     step.node.budget.charge(cost::TRANSACTION + cost::bytes(written));
+    Ok(())
 }
 
 #[cfg(test)]

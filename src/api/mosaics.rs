@@ -20,8 +20,8 @@ use crate::store::StoreError;
 /// Routes.
 pub const ROUTES: &[Route] = &[
     get("/namespace/mosaic/definition/page", in_namespace).cached(),
-    get("/mosaic/definition", definition).cached(),
-    get("/mosaic/definition/last", last_definition).cached(),
+    get("/mosaic/definition", |context| definition(context, is_active)).cached(),
+    get("/mosaic/definition/last", |context| definition(context, |_, _| Ok(true))).cached(),
     get("/mosaic/definition/page", definitions).cached(),
     get("/mosaic/holders", holders).cached().own(),
     get("/mosaic/supply", supply).cached(),
@@ -153,26 +153,14 @@ impl Readable for MosaicIds {
     }
 }
 
-/// `GET /mosaic/definition`
-fn definition(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let id = context.mosaic_id()?;
-    let is_active = is_active(&context.node.chain, &id.namespace)?;
-    let definition = if is_active { newest_definition(&context.node.chain, &id)? } else { None };
-    send_definition(context, &id, definition)
-}
-
-/// `GET /mosaic/definition/last`
-fn last_definition(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let id = context.mosaic_id()?;
-    let definition = newest_definition(&context.node.chain, &id)?;
-    send_definition(context, &id, definition)
-}
-
-fn send_definition(
+/// `GET /mosaic/definition` and `GET /mosaic/definition/last`: the newest definition of a mosaic, if its namespace is to
+/// be shown.
+fn definition(
     context: &mut RequestContext<'_>,
-    id: &MosaicId,
-    found: Option<MosaicDefinition>,
+    is_shown: fn(&ChainSnapshot<'_>, &NamespaceId) -> Result<bool, StoreError>,
 ) -> Result<(), ApiError> {
+    let (id, chain) = (context.mosaic_id()?, &context.node.chain);
+    let found = if is_shown(chain, &id.namespace)? { newest_definition(chain, &id)? } else { None };
     let kind = "org.nem.core.model.mosaic.MosaicDefinition";
     let unknown = || ApiError::new(404, format!("invalid mosaic definition '{id}' ({kind})"));
     context.response.send(&found.ok_or_else(unknown)?)

@@ -8,7 +8,7 @@ use super::mempool::list_of;
 use super::node::network_time;
 use super::peers::WaitsForPeers;
 use super::routes::{BodyLimit, Route, post};
-use super::streams::{BodyWriter, DataListHead, ListSize, ResponseStream, list_stream};
+use super::streams::{BodyWriter, DataListHead, ResponseStream, list_stream};
 use super::transactions::{Data, submit};
 use super::{ApiError, Command, NodeContext, RequestContext, View};
 use crate::budget::cost;
@@ -158,8 +158,7 @@ fn blocks_after(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
             step.is_interrupted = true;
             return Ok(());
         }
-        let size = ListSize { count: (counter.next.0 - counter.first.0) as usize, bytes: counter.bytes };
-        step.open_sized(&DataListHead, size);
+        step.open_sized(&DataListHead, (counter.next.0 - counter.first.0) as usize, counter.bytes);
         while block.height < counter.next && step.element(|step| block.write(step))? {
             block = BlockBody::new(block.height.next());
             if step.must_pause() {

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::rc::Rc;
 
 use super::streams::BodyWriter;
@@ -283,14 +284,42 @@ const MAX_KEY_BYTES: usize = 512;
 /// Memory in bytes that an entry takes besides its key and its body.
 const ENTRY_BYTES: usize = 200;
 
-/// The cached responses.
-#[derive(Default)]
-pub struct ResponseCache {
-    bodies: HashMap<Rc<[u8]>, Rc<SharedBody>>,
+/// Values by key, each with its bytes. When they take too many, the oldest are dropped.
+pub struct Cache<K, V> {
+    /// The values.
+    pub values: HashMap<K, (V, usize)>,
     /// Keys in the order of insertion.
-    keys: VecDeque<Rc<[u8]>>,
-    /// Bytes of all entries.
+    keys: VecDeque<K>,
+    /// Bytes of all values.
     pub bytes: usize,
+}
+
+impl<K, V> Default for Cache<K, V> {
+    fn default() -> Self {
+        Cache { values: HashMap::new(), keys: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl<K: Clone + Eq + Hash, V> Cache<K, V> {
+    /// Adds the value of a new key. It stays even if it alone has more than the maximum.
+    pub fn insert(&mut self, key: K, value: V, bytes: usize, max_bytes: usize) {
+        self.bytes += bytes;
+        self.keys.push_back(key.clone());
+        self.values.insert(key, (value, bytes));
+        while self.bytes > max_bytes
+            && self.keys.len() > 1
+            && let Some((_, bytes)) = self.keys.pop_front().and_then(|oldest| self.values.remove(&oldest))
+        {
+            self.bytes -= bytes;
+        }
+    }
+}
+
+/// The cached responses.
+#[derive(Default, derive_more::Deref)]
+pub struct ResponseCache {
+    #[deref]
+    bodies: Cache<Rc<[u8]>, Rc<SharedBody>>,
     /// Counts the bodies, also those that were dropped and are still being sent.
     pub pool: SharedBytesCounter,
 }
@@ -315,23 +344,16 @@ impl CacheKey {
 impl ResponseCache {
     /// Returns the body of a cached response.
     pub fn get(&self, key: &CacheKey) -> Option<Rc<SharedBody>> {
-        self.bodies.get(key.0.as_slice()).cloned()
+        self.values.get(key.0.as_slice()).map(|(body, _)| Rc::clone(body))
     }
 
     /// Keeps a copy of a body, unless it is too long or one is kept already.
     pub fn insert(&mut self, key: CacheKey, body: &[u8]) {
-        if body.len() > MAX_BODY_BYTES || self.bodies.contains_key(key.0.as_slice()) {
-            return;
-        }
-        let key: Rc<[u8]> = key.0.into();
-        self.bytes += entry_bytes(&key, body.len());
-        self.keys.push_back(key.clone());
-        self.bodies.insert(key, Rc::new(SharedBody::new(body.to_vec(), &self.pool)));
-        while self.bytes > MAX_CACHED_BYTES
-            && let Some(oldest) = self.keys.pop_front()
-            && let Some(body) = self.bodies.remove(&oldest)
-        {
-            self.bytes -= entry_bytes(&oldest, body.plain().len());
+        if body.len() <= MAX_BODY_BYTES && !self.values.contains_key(key.0.as_slice()) {
+            // The compressed form is included, which is shorter than the body.
+            let bytes = key.0.len() + 2 * body.len() + ENTRY_BYTES;
+            let body = Rc::new(SharedBody::new(body.to_vec(), &self.pool));
+            self.bodies.insert(key.0.into(), body, bytes, MAX_CACHED_BYTES);
         }
     }
 
@@ -339,11 +361,6 @@ impl ResponseCache {
     pub fn clear(&mut self) {
         *self = ResponseCache { pool: self.pool.clone(), ..ResponseCache::default() };
     }
-}
-
-/// Returns the memory of an entry, its compressed form included, which is shorter than the body.
-fn entry_bytes(key: &[u8], body: usize) -> usize {
-    key.len() + 2 * body + ENTRY_BYTES
 }
 
 /// Returns what follows a body, as in NIS1.

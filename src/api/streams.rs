@@ -86,14 +86,6 @@ impl BodyWriter<'_> {
     }
 }
 
-/// Size of a list that is known in advance.
-pub struct ListSize {
-    /// Number of elements.
-    pub count: usize,
-    /// Total size in bytes of the elements in the binary format, with their length prefixes.
-    pub bytes: usize,
-}
-
 /// A list whose elements are written one after another in place of the [`crate::codec::Encoder::spliced_list`] of a
 /// view. A view can have several such lists, which are written in the order of the format.
 #[derive(Debug, Default)]
@@ -223,9 +215,9 @@ impl ListStep<'_, '_, '_> {
         self.lists.len() > self.level
     }
 
-    /// The same for the only list of a view, with its size in the binary format: no length is corrected later, so the output
-    /// is final.
-    pub fn open_sized(&mut self, view: &impl View, ListSize { count, bytes }: ListSize) {
+    /// The same for the only list of a view whose number of elements is known, and their bytes in the binary format
+    /// with their length prefixes: no length is corrected later, so the output is final.
+    pub fn open_sized(&mut self, view: &impl View, count: usize, bytes: usize) {
         if !self.is_open() {
             self.open(view);
             let list = &mut self.lists[self.level];
@@ -287,6 +279,23 @@ impl ListStep<'_, '_, '_> {
         let is_over = self.node.budget.is_exhausted() || self.is_separate && self.level == 0 && self.written() > 0;
         self.is_interrupted = left > 0 && is_over;
         left > 0 && !self.is_interrupted
+    }
+
+    /// Writes an element for each of some items, which hold `item_bytes` each until then, as far as the budget reaches.
+    pub fn push_each<T>(
+        &mut self,
+        items: &mut std::vec::IntoIter<T>,
+        item_bytes: usize,
+        mut write: impl FnMut(&mut Self, T) -> Result<(), ApiError>,
+    ) -> Result<(), ApiError> {
+        while let Some(item) = items.next() {
+            write(self, item)?;
+            *self.held_bytes = items.len() * item_bytes;
+            if !self.should_continue(items.len()) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Interrupts the list if the budget is spent, and returns whether it is.
@@ -367,16 +376,7 @@ pub fn list_of_each<T: 'static>(
     mut write: impl FnMut(&mut ListStep<'_, '_, '_>, T) -> Result<(), ApiError> + 'static,
 ) -> ListStream {
     let mut items = items.into_iter();
-    list_stream(move |step| {
-        while let Some(item) = items.next() {
-            write(step, item)?;
-            *step.held_bytes = items.len() * item_bytes;
-            if !step.should_continue(items.len()) {
-                break;
-            }
-        }
-        Ok(())
-    })
+    list_stream(move |step| step.push_each(&mut items, item_bytes, &mut write))
 }
 
 /// Maximum memory in bytes of kept lists, of all formats and versions together.

@@ -163,19 +163,14 @@ impl Readable for ToSign {
 fn announce(call: &mut RequestContext<'_>) -> Result<(), ApiError> {
     let Signed { data, signature } = call.body()?;
     let context = call.node.chain.context();
-    match (
-        Transaction::from_bytes(&data, SigningForm::NonVerifiable, context),
-        NullModification::from_bytes(&data, context),
-    ) {
+    let read = Transaction::from_bytes(&data, SigningForm::NonVerifiable, context);
+    match (read, NullModification::from_bytes(&data, context)) {
         (Err(error), Some(null)) => reject(call, &null, &signature_of(signature)?, error),
-        (transaction, _) => {
-            let transaction = transaction?;
+        (read, _) => {
+            let transaction = read?;
             let is_rewritten = transaction.signed_bytes() != data;
-            submit_and_respond(
-                call,
-                Transaction { signature: Some(signature_of(signature)?), ..transaction },
-                is_rewritten,
-            )
+            let signature = Some(signature_of(signature)?);
+            submit_and_respond(call, Transaction { signature, ..transaction }, is_rewritten)
         }
     }
 }

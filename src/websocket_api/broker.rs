@@ -83,8 +83,7 @@ impl Broker {
     ) -> Progress {
         self.table.now = now;
         let Some(id) = self.table.session_of(socket) else { return Progress::Done };
-        let Some(session) = self.table.session(id) else { return Progress::Done };
-        let is_sockjs = session.is_sockjs;
+        let is_sockjs = self.table.sessions.get(&id).is_some_and(|session| session.is_sockjs);
         if is_sockjs && !is_text {
             self.table.close(id, (CANNOT_ACCEPT, "Binary messages not supported"), true, effects);
             return Progress::Done;
@@ -103,7 +102,7 @@ impl Broker {
                 }
             }
         }
-        let Some(session) = self.table.session_mut(id) else { return Progress::Done };
+        let Some(session) = self.table.sessions.get_mut(&id) else { return Progress::Done };
         session.decoder.feed(&stream);
         if session.silent_since.take().is_some() {
             self.table.schedule(id);
@@ -184,7 +183,7 @@ impl Broker {
     /// Lets the query of a session go on for which something was read, or rejects it for a reason.
     pub fn end_reading(&mut self, id: SessionId, rejection: Option<&ApiError>, now: Now, effects: &mut dyn Effects) {
         self.table.now = now;
-        let Some(session) = self.table.session_mut(id) else { return };
+        let Some(session) = self.table.sessions.get_mut(&id) else { return };
         if session.reading == QueryReading::Awaited {
             session.reading = QueryReading::Done;
             if let Some(error) = rejection {
@@ -348,7 +347,7 @@ impl QueryQueue {
         {
             let before = context.node.budget.used();
             context.node.budget.charge(QUERY_UNITS);
-            let socket = context.table.session(id).map(|session| session.socket);
+            let socket = context.table.sessions.get(&id).map(|session| session.socket);
             self.serve(id, context);
             let units = context.node.budget.used() - before;
             context.table.places.charge(client, units, now);
@@ -361,7 +360,7 @@ impl QueryQueue {
     /// Continues the answer of a session, or starts that to its next query.
     fn serve(&mut self, id: SessionId, context: &mut PublishContext<'_>) {
         let (reads_ahead, now) = (context.reads_ahead, context.table.now.monotonic);
-        let Some(session) = context.table.session_mut(id) else { return };
+        let Some(session) = context.table.sessions.get_mut(&id) else { return };
         // A transaction of a replaced block may be on its way back into the mempool.
         let is_about_mempool = session.answer.is_none() && matches!(session.queries.front(), Some(Item::Status(_)));
         let waits_for_mempool = is_about_mempool && !context.is_mempool_current;
@@ -395,7 +394,7 @@ impl QueryQueue {
         if let Some(error) = job.failure.take_if(|_| is_done) {
             context.table.send_query_error(id, &error.message, context.effects);
         }
-        let Some(session) = context.table.session_mut(id) else { return };
+        let Some(session) = context.table.sessions.get_mut(&id) else { return };
         session.answer = (!is_done).then_some(job);
         if !is_done || !session.queries.is_empty() {
             context.table.places.wait(id, now);

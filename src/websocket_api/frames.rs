@@ -36,14 +36,14 @@ impl Broker {
     /// Handles frames of a session until all are done, the work limit of one call is reached, or the session has too
     /// many queries.
     pub(super) fn handle_frames(&mut self, id: SessionId, effects: &mut dyn Effects) -> Progress {
-        let Some(session) = self.table.session_mut(id) else { return Progress::Done };
+        let Some(session) = self.table.sessions.get_mut(&id) else { return Progress::Done };
         session.is_suspended = false;
         let socket = session.socket;
         let mut decoder = std::mem::take(&mut session.decoder);
         let mut context = FrameContext { session: id, effects, units: 1 };
         let progress = loop {
             let limit = self.table.limits.queries_per_session;
-            let Some(session) = self.table.session_mut(id) else { break Progress::Done };
+            let Some(session) = self.table.sessions.get_mut(&id) else { break Progress::Done };
             if session.queries.len() >= limit {
                 session.is_suspended = true;
                 break Progress::Suspended;
@@ -63,13 +63,13 @@ impl Broker {
         };
         let FrameContext { effects, units, .. } = context;
         effects.charge(socket, units);
-        if let Some(session) = self.table.session_mut(id) {
+        if let Some(session) = self.table.sessions.get_mut(&id) {
             session.decoder = decoder;
             // The memory of an idle decoder is part of `SESSION_BYTES`.
             session.decoder_bytes = session.decoder.held_bytes().saturating_sub(SESSION_BYTES / 2);
             self.table.update_memory(id, effects);
         }
-        if self.table.session(id).is_none() { Progress::Done } else { progress }
+        if self.table.sessions.contains_key(&id) { progress } else { Progress::Done }
     }
 
     /// Handles one frame. One that asks for a receipt gets it once it is handled; CONNECT never does, as the protocol demands.
@@ -94,7 +94,7 @@ impl Broker {
 
     fn connect(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) {
         let [versions] = frame.pick(["accept-version"]).map(|value| value.map(trimmed));
-        let Some(session) = self.table.session_mut(context.session) else { return };
+        let Some(session) = self.table.sessions.get_mut(&context.session) else { return };
         match session.connect(versions.as_deref()) {
             Some(version) => self.send(context, |out| encoder::connected(out, version)),
             None => self.table.fail(context.session, "Supported protocol versions are 1.0, 1.1, 1.2", context.effects),
@@ -111,7 +111,7 @@ impl Broker {
             let network = self.network;
             let address = topics::registering_address(&destination)
                 .and_then(|text| Address::parse(text, network).filter(|address| address.as_str() == text));
-            self.table.subscribe(context.session, id.as_deref(), &destination, address, context.effects)?;
+            self.table.subscribe(context.session, id.as_deref(), &destination, address, false, context.effects)?;
             if let Some(hash) = topics::transaction_of(&destination) {
                 self.queue_query(Item::Status(hash), context.session);
             }
@@ -122,7 +122,7 @@ impl Broker {
     fn unsubscribe(&mut self, frame: &Frame<'_>, context: &mut FrameContext<'_>) -> Result<(), &'static str> {
         let [id] = frame.pick(["id"]).map(|value| value.map(trimmed));
         if let Some(id) = id {
-            context.units += units(self.table.unsubscribe(context.session, &id), 1);
+            context.units += units(self.table.unsubscribe(context.session, Some(&id)), 1);
         }
         Ok(())
     }
@@ -149,9 +149,10 @@ impl Broker {
         match command {
             ClientCommand::Register(address) => {
                 self.table.register(*id, address, *effects)?;
-                if self.table.session(*id).is_some_and(|session| session.is_legacy_client()) {
+                if self.table.sessions.get(id).is_some_and(|session| session.is_legacy_client()) {
                     *units += ENTRY_UNITS;
-                    self.table.subscribe_implicitly(*id, &address, *effects)?;
+                    let destination = format!("{}{address}", topics::TRANSACTIONS_OF);
+                    self.table.subscribe(*id, None, &destination, None, true, *effects)?;
                 }
                 Ok(())
             }
@@ -167,7 +168,7 @@ impl Broker {
     }
 
     fn queue_query(&mut self, query: Item, id: SessionId) {
-        if let Some(session) = self.table.session_mut(id) {
+        if let Some(session) = self.table.sessions.get_mut(&id) {
             session.queries.push_back(query);
             self.queries.add(id, &mut self.table);
         }
@@ -177,7 +178,7 @@ impl Broker {
         let [receipt] = frame.pick(["receipt"]);
         match receipt {
             Some(receipt) => {
-                context.units += units(self.table.unsubscribe_all(context.session), 1);
+                context.units += units(self.table.unsubscribe(context.session, None), 1);
                 self.send(context, |out| encoder::receipt(out, &receipt));
             }
             None => self.table.fail(context.session, "Session closed.", context.effects),

@@ -343,7 +343,7 @@ impl Delivery {
     fn find_recipients(&mut self, context: &mut PublishContext<'_>) -> Option<bool> {
         let PublishContext { table, node: NodeContext { budget, .. }, .. } = context;
         if let Some(session) = self.only {
-            let Some(session) = table.session(session) else { return Some(false) };
+            let Some(session) = table.sessions.get(&session) else { return Some(false) };
             budget.charge(1 + session.subscriptions.pattern_count() as u32);
             return Some(session.subscriptions.matches(&self.topic));
         }

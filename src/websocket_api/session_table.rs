@@ -57,7 +57,7 @@ pub struct SessionTable {
     pub registered: BTreeMap<Address, u32>,
     /// Messages sent.
     pub messages: u64,
-    /// Places of sessions that have not ended, and the turns of their queries.
+    /// Places of the sessions, and the turns of their queries.
     pub places: Quota<SessionId>,
     /// Their memory in bytes.
     pub memory: Quota<SessionId>,
@@ -65,7 +65,8 @@ pub struct SessionTable {
     patterns: Quota<SessionId>,
     /// The id of the session opened last.
     pub last_session: SessionId,
-    sessions: BTreeMap<SessionId, Session>,
+    /// The sessions. Their subscriptions and registrations are changed only through this table.
+    pub sessions: BTreeMap<SessionId, Session>,
     /// The session of each websocket.
     session_by_connection: BTreeMap<ConnectionId, SessionId>,
     timers: BTreeSet<(Duration, SessionId)>,
@@ -113,11 +114,8 @@ impl SessionTable {
 
     /// Handles the loss of a websocket: its session is removed with everything that belongs to it, and returned.
     pub fn on_disconnect(&mut self, socket: ConnectionId) -> Option<SessionId> {
-        let id = self.session_by_connection.remove(&socket)?;
+        let id = self.session_of(socket)?;
         self.end(id);
-        if let Some(due) = self.sessions.remove(&id).and_then(|session| session.timer) {
-            self.timers.remove(&(due, id));
-        }
         Some(id)
     }
 
@@ -141,13 +139,10 @@ impl SessionTable {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
             session.timer = None;
             let is_heartbeat_due = session.heartbeat_due().is_some_and(|due| due <= now);
-            if !session.is_closing
-                && is_heartbeat_due
-                && session.send_message(Message::of(sockjs::HEARTBEAT), now, effects).is_err()
-            {
+            if is_heartbeat_due && session.send_message(Message::of(sockjs::HEARTBEAT), now, effects).is_err() {
                 self.end(id);
             }
-            let session = self.session(id);
+            let session = self.sessions.get(&id);
             if session.and_then(|session| session.silent_since).is_some_and(|since| now >= since + FIRST_MESSAGE) {
                 self.close(id, (NO_FIRST_MESSAGE, ""), true, effects);
             }
@@ -160,14 +155,10 @@ impl SessionTable {
         self.timers.first().map(|(due, _)| *due)
     }
 
-    /// Sets the timer of a session if it is due earlier than the current timer. A timer that fires too early is set
-    /// again.
+    /// Sets the timer of a session. What is sent meanwhile does not move it: a timer that fires too early is set again.
     pub fn schedule(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let due = session.due();
-        if due.is_some_and(|due| session.timer.is_some_and(|timer| timer <= due)) {
-            return;
-        }
         if let Some(before) = std::mem::replace(&mut session.timer, due) {
             self.timers.remove(&(before, id));
         }
@@ -176,7 +167,7 @@ impl SessionTable {
 
     /// Records that a session has sent something.
     pub fn record_message(&mut self, id: SessionId) {
-        if let Some(client) = self.session(id).map(|session| session.client) {
+        if let Some(client) = self.sessions.get(&id).map(|session| session.client) {
             self.places.hold(id, client, 1, self.now.monotonic);
         }
     }
@@ -186,79 +177,46 @@ impl SessionTable {
         self.session_by_connection.get(&connection).copied()
     }
 
-    /// Returns a session that has not ended.
-    pub fn session(&self, id: SessionId) -> Option<&Session> {
-        self.sessions.get(&id).filter(|session| !session.is_closing)
-    }
-
-    /// Returns a session that has not ended. Its subscriptions and registrations are changed only through this table.
-    pub fn session_mut(&mut self, id: SessionId) -> Option<&mut Session> {
-        self.sessions.get_mut(&id).filter(|session| !session.is_closing)
-    }
-
-    /// Number of sessions, including those that wait for their connection to close.
+    /// Number of sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one. An
-    /// existing subscription is unchanged. It replaces an implicit subscription to the same destination; an implicit
-    /// subscription with the same id gets another id.
+    /// Adds the subscription of a SUBSCRIBE, and with it the registration of `address`, if its topic has one; or an
+    /// implicit one, unless there is another to the destination. An existing subscription is unchanged. That of a
+    /// SUBSCRIBE replaces an implicit subscription to the same destination; an implicit subscription with the same id
+    /// gets another id.
     pub fn subscribe(
         &mut self,
         id: SessionId,
         subscription: Option<&str>,
         destination: &str,
         address: Option<Address>,
+        is_implicit: bool,
         effects: &mut dyn Effects,
     ) -> Result<(), &'static str> {
         let destination = Rc::from(destination);
-        let Some(session) = self.session(id) else { return Ok(()) };
-        if subscription.is_some_and(|own| session.subscriptions.has_explicit(own, &destination)) {
+        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
+        let existing = &session.subscriptions;
+        let is_there = is_implicit && existing.count_at(&destination) > 0;
+        if is_there || subscription.is_some_and(|own| existing.has_explicit(own, &destination)) {
             return Ok(());
         }
-        let replaced = session.subscriptions.implicit_id_at(&destination);
+        let replaced = existing.implicit_id_at(&destination);
         self.check_subscription(session, subscription.map_or(0, str::len), &destination, replaced.is_some())?;
         if let Some(address) = address {
             self.register(id, address, effects)?;
         }
-        if let Some(replaced) = replaced {
+        if replaced.is_some() {
             // An implicit subscription never shares its id.
-            self.unsubscribe(id, &replaced);
+            self.unsubscribe(id, replaced.as_deref());
         }
-        self.add_subscription(id, subscription, destination, false, effects);
-        Ok(())
-    }
-
-    /// Subscribes a session to the transactions of an address, unless it is already subscribed to them.
-    pub fn subscribe_implicitly(
-        &mut self,
-        id: SessionId,
-        address: &Address,
-        effects: &mut dyn Effects,
-    ) -> Result<(), &'static str> {
-        let destination = Rc::from(format!("{}{address}", topics::TRANSACTIONS_OF));
-        let Some(session) = self.session(id).filter(|session| session.subscriptions.count_at(&destination) == 0) else {
-            return Ok(());
-        };
-        self.check_subscription(session, 0, &destination, false)?;
-        self.add_subscription(id, None, destination, true, effects);
-        Ok(())
-    }
-
-    fn add_subscription(
-        &mut self,
-        id: SessionId,
-        subscription: Option<&str>,
-        destination: Rc<str>,
-        is_implicit: bool,
-        effects: &mut dyn Effects,
-    ) {
-        let Some(session) = self.session_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         let tried = session.subscriptions.add(subscription, &destination, is_implicit);
         effects.charge(session.socket, u32::try_from(tried.div_ceil(IDS_PER_UNIT)).unwrap_or(u32::MAX));
         self.topics.add(destination, id);
         self.update_memory(id, effects);
+        Ok(())
     }
 
     /// Checks whether a session may have one more subscription, which may replace another.
@@ -295,21 +253,13 @@ impl SessionTable {
         if held + more > self.limits.client_bytes { Err(CLIENT_MEMORY) } else { Ok(()) }
     }
 
-    /// Ends the subscriptions of a session that have this id. Returns their number.
-    pub fn unsubscribe(&mut self, id: SessionId, subscription: &str) -> usize {
-        let ended = self.session_mut(id).map(|session| session.subscriptions.remove(subscription));
-        self.on_unsubscribed(id, ended.unwrap_or_default())
-    }
-
-    /// Ends all subscriptions of a session. Returns their number.
-    pub fn unsubscribe_all(&mut self, id: SessionId) -> usize {
-        let ended = self.session_mut(id).map(|session| session.subscriptions.remove_all());
-        self.on_unsubscribed(id, ended.unwrap_or_default())
-    }
-
-    /// Updates index, registrations and usage after the end of subscriptions.
-    fn on_unsubscribed(&mut self, id: SessionId, ended: Vec<Subscription>) -> usize {
+    /// Ends the subscriptions of a session that have this id, or all. Returns their number.
+    pub fn unsubscribe(&mut self, id: SessionId, subscription: Option<&str>) -> usize {
         let Some(session) = self.sessions.get_mut(&id) else { return 0 };
+        let ended = match subscription {
+            Some(subscription) => session.subscriptions.remove(subscription),
+            None => session.subscriptions.remove_all(),
+        };
         for Subscription { destination, is_implicit, .. } in &ended {
             if session.subscriptions.count_at(destination) == 0 {
                 self.topics.remove(destination, id);
@@ -327,7 +277,7 @@ impl SessionTable {
 
     /// Registers an address for a session: until a subscription ends, or because of a query, until the session ends.
     pub fn register(&mut self, id: SessionId, address: Address, effects: &mut dyn Effects) -> Result<(), &'static str> {
-        let Some(session) = self.session(id) else { return Ok(()) };
+        let Some(session) = self.sessions.get(&id) else { return Ok(()) };
         if !session.registrations.contains_key(&address) {
             if session.registrations.len() >= self.limits.addresses_per_session {
                 return Err(TOO_MANY_ADDRESSES);
@@ -335,7 +285,7 @@ impl SessionTable {
             self.check_memory(session, REGISTRATION_BYTES)?;
             *self.registered.entry(address).or_default() += 1;
         }
-        let Some(session) = self.session_mut(id) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(&id) else { return Ok(()) };
         let reasons = session.registrations.entry(address).or_default();
         *reasons = reasons.saturating_add(1);
         self.update_memory(id, effects);
@@ -345,7 +295,7 @@ impl SessionTable {
     /// Counts what a session holds.
     fn count(&mut self, id: SessionId) {
         let now = self.now.monotonic;
-        let Some(session) = self.session_mut(id) else { return };
+        let Some(session) = self.sessions.get_mut(&id) else { return };
         let (client, counted) = (session.client, (session.held_bytes(), session.subscriptions.pattern_count()));
         if std::mem::replace(&mut session.counted, counted) == counted {
             return;
@@ -360,7 +310,7 @@ impl SessionTable {
     /// Counts what a session holds. The session fails if its client holds too much, and others if all together do.
     pub fn update_memory(&mut self, id: SessionId, effects: &mut dyn Effects) {
         self.count(id);
-        let client = self.session(id).map(|session| session.client);
+        let client = self.sessions.get(&id).map(|session| session.client);
         if client.is_some_and(|client| self.memory.held_by_client(client) > self.limits.client_bytes) {
             self.fail(id, CLIENT_MEMORY, effects);
         }
@@ -370,7 +320,7 @@ impl SessionTable {
     /// Sends one frame to a session. A session that cannot be sent to ends.
     pub fn send(&mut self, id: SessionId, effects: &mut dyn Effects, write: impl FnOnce(&mut Vec<u8>)) {
         let SessionTable { sessions, now, scratch, .. } = self;
-        let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return };
+        let Some(session) = sessions.get_mut(&id) else { return };
         scratch.clear();
         write(scratch);
         if session.send(scratch, None, now.monotonic, effects).is_err() {
@@ -382,7 +332,7 @@ impl SessionTable {
     /// there are none.
     pub fn deliver(&mut self, id: SessionId, topic: &Rc<str>, content: &Content, effects: &mut dyn Effects) -> u32 {
         let SessionTable { sessions, now, scratch, messages, .. } = self;
-        let Some(session) = sessions.get_mut(&id).filter(|session| !session.is_closing) else { return 0 };
+        let Some(session) = sessions.get_mut(&id) else { return 0 };
         // The NUL after the body is not part of it.
         let length = content.for_session(session.is_legacy_client()).len() - 1;
         let subscriptions = session.subscriptions.matching_ids(topic);
@@ -405,7 +355,7 @@ impl SessionTable {
     /// Sends an error message to a session on `/errors`, if it is subscribed to it.
     pub fn send_query_error(&mut self, id: SessionId, message: &str, effects: &mut dyn Effects) {
         let topic = &Rc::from(topics::ERRORS);
-        if self.session(id).is_some_and(|session| session.subscriptions.matches(topic)) {
+        if self.sessions.get(&id).is_some_and(|session| session.subscriptions.matches(topic)) {
             self.deliver(id, topic, &Content::error(message, self.now.network, &self.pool), effects);
         }
     }
@@ -418,7 +368,7 @@ impl SessionTable {
 
     /// Closes a session with a code and a reason. That of SockJS also gets a close frame unless `silently`.
     pub fn close(&mut self, id: SessionId, reason: CloseReason, silently: bool, effects: &mut dyn Effects) {
-        let Some(session) = self.session(id) else { return };
+        let Some(session) = self.sessions.get(&id) else { return };
         let needs_frame = session.is_sockjs && !silently;
         if !needs_frame || effects.send(session.socket, Message::of(&sockjs::close_frame(reason))).is_ok() {
             effects.close(session.socket, reason.0, reason.1);
@@ -426,23 +376,22 @@ impl SessionTable {
         self.end(id);
     }
 
-    /// Releases everything that a session holds. The rest stays until its websocket is gone.
+    /// Removes a session with everything that belongs to it. What comes from its websocket until that is gone is
+    /// ignored.
     fn end(&mut self, id: SessionId) {
-        self.unsubscribe_all(id);
-        let Some(session) = self.session_mut(id) else { return };
-        session.is_closing = true;
-        session.silent_since = None;
-        session.decoder.clear();
-        (session.queries, session.answer) = Default::default();
-        let registrations = std::mem::take(&mut session.registrations);
-        for address in registrations.keys() {
+        self.unsubscribe(id, None);
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.session_by_connection.remove(&session.socket);
+        for address in session.registrations.keys() {
             release_address(&mut self.registered, address.borrow());
         }
         let now = self.now.monotonic;
         for quota in [&mut self.places, &mut self.memory, &mut self.patterns] {
             quota.release(id, now);
         }
-        self.schedule(id);
+        if let Some(due) = session.timer {
+            self.timers.remove(&(due, id));
+        }
     }
 
     /// Evicts the sessions that give way until no limit of all sessions is exceeded.
@@ -498,8 +447,6 @@ pub struct Session {
     pub counted: (usize, usize),
     /// When it was opened, until its first message.
     pub silent_since: Option<Duration>,
-    /// It has ended: nothing is read from it or sent to it any more.
-    pub is_closing: bool,
     /// Decoder of its inbound byte stream.
     pub decoder: Decoder,
     /// Memory of the decoder beyond [`SESSION_BYTES`], as counted.
@@ -542,7 +489,6 @@ impl Session {
             client,
             counted: (0, 0),
             silent_since: Some(now),
-            is_closing: false,
             decoder: Decoder::default(),
             decoder_bytes: 0,
             subscriptions: Subscriptions::default(),
@@ -578,11 +524,10 @@ impl Session {
         SESSION_BYTES + self.decoder_bytes + registrations + self.subscriptions.bytes + answer
     }
 
-    /// When it must be looked at: it gets a heartbeat, or is closed because of its silence. The end of a closed websocket is
-    /// reported by its connection.
+    /// When it must be looked at: it gets a heartbeat, or is closed because of its silence.
     pub fn due(&self) -> Option<Duration> {
         let silence = self.silent_since.map(|since| since + FIRST_MESSAGE);
-        self.heartbeat_due().into_iter().chain(silence).min().filter(|_| !self.is_closing)
+        self.heartbeat_due().into_iter().chain(silence).min()
     }
 
     /// When its websocket gets a heartbeat.
@@ -659,13 +604,13 @@ mod table_tests {
     fn the_largest_session_of_the_largest_client_is_evicted_when_memory_is_short() {
         let mut table = table(100, &[A, B, B]);
         for (session, bytes) in [(1, 60_000), (2, 30_000), (3, 40_000)] {
-            table.session_mut(SessionId(session)).unwrap().decoder_bytes = bytes;
+            table.sessions.get_mut(&SessionId(session)).unwrap().decoder_bytes = bytes;
             table.count(SessionId(session));
         }
         for (total, evicted) in [(120_000, 3), (80_000, 1), (20_000, 2)] {
             table.limits.total_bytes = total;
             table.enforce_global_limits(&mut Recorder::default());
-            assert!(table.session(SessionId(evicted)).is_none(), "{evicted}");
+            assert!(!table.sessions.contains_key(&SessionId(evicted)), "{evicted}");
             assert!(table.memory.total() <= total);
         }
         assert!(table.memory.is_empty() && table.places.is_empty());
@@ -676,16 +621,16 @@ mod table_tests {
         let mut table = table(100, &[A, A]);
         table.limits.session_bytes = SESSION_BYTES + 100;
         table.limits.client_bytes = 2 * SESSION_BYTES + 150;
-        table.session_mut(SessionId(1)).unwrap().decoder_bytes = 90;
+        table.sessions.get_mut(&SessionId(1)).unwrap().decoder_bytes = 90;
         table.update_memory(SessionId(1), &mut Recorder::default());
-        let check = |id, more| table.check_memory(table.session(SessionId(id)).unwrap(), more);
+        let check = |id, more| table.check_memory(table.sessions.get(&SessionId(id)).unwrap(), more);
         assert_eq!((check(1, 11), check(1, 10)), (Err(SESSION_MEMORY), Ok(())));
         assert_eq!((check(2, 61), check(2, 60)), (Err(CLIENT_MEMORY), Ok(())));
         assert_eq!(open(&mut table, A), None);
         assert!(open(&mut table, B).is_some());
-        table.session_mut(SessionId(2)).unwrap().decoder_bytes = 61;
+        table.sessions.get_mut(&SessionId(2)).unwrap().decoder_bytes = 61;
         table.update_memory(SessionId(2), &mut Recorder::default());
-        assert!(table.session(SessionId(2)).is_none() && table.session(SessionId(1)).is_some());
+        assert!(!table.sessions.contains_key(&SessionId(2)) && table.sessions.contains_key(&SessionId(1)));
     }
 
     /// Opens a session each second; returns the sessions that give way.
@@ -694,7 +639,7 @@ mod table_tests {
             table.now.monotonic += Duration::from_secs(1);
             open(table, from);
         }
-        (1..=table.last_session.0).filter(|id| table.session(SessionId(*id)).is_none()).collect()
+        (1..=table.last_session.0).filter(|id| !table.sessions.contains_key(&SessionId(*id))).collect()
     }
 
     #[test]

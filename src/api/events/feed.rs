@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::super::response::Cache;
 use super::place::{BlockName, ShortHash, short};
 use crate::budget::{Budget, cost};
 use crate::chain::{ChainSnapshot, ConfirmedBlock};
@@ -15,7 +16,7 @@ use crate::model::{Address, Hash256, Height, Transaction};
 use crate::net::service::ConnectionId;
 use crate::store::{StoreError, stored_header};
 
-/// Maximum bytes of the blocks that were told last. Streams that are further behind read blocks from the store.
+/// Maximum bytes of the blocks that were read last. Streams that are further behind read blocks from the store.
 const MAX_RECENT_BYTES: usize = 4 << 20;
 /// Maximum bytes of all that the streams share; the last block and the last change are kept whatever their size.
 pub const MAX_BYTES: usize = MAX_RECENT_BYTES + MAX_UNDONE_BYTES + MAX_CHANGE_BYTES;
@@ -93,17 +94,9 @@ struct WaitingStream {
 /// What the event streams share.
 #[derive(Default)]
 pub struct EventFeed {
-    /// The blocks that were told last, each with the number of the time when it was.
-    recent: BTreeMap<Height, (u64, Rc<FeedBlock>)>,
-    /// The same in the order of these numbers.
-    recent_order: BTreeMap<u64, Height>,
-    /// Number of the last time.
-    last_told: u64,
-    recent_bytes: usize,
-    undone: HashMap<(Height, ShortHash), Rc<FeedBlock>>,
-    /// Oldest first.
-    undone_order: VecDeque<(Height, ShortHash)>,
-    undone_bytes: usize,
+    /// The blocks of the chain that were read last.
+    recent: Cache<Height, Rc<FeedBlock>>,
+    undone: Cache<(Height, ShortHash), Rc<FeedBlock>>,
     /// Number of changes of the chain.
     chain_changes: u64,
     changes: VecDeque<Rc<MempoolChange>>,
@@ -132,11 +125,7 @@ impl EventFeed {
         chain: &ChainSnapshot<'_>,
         budget: &mut Budget,
     ) -> Result<Rc<FeedBlock>, StoreError> {
-        self.last_told += 1;
-        if let Some((told, known)) = self.recent.get_mut(&height) {
-            self.recent_order.remove(told);
-            self.recent_order.insert(self.last_told, height);
-            *told = self.last_told;
+        if let Some((known, _)) = self.recent.values.get(&height) {
             return Ok(Rc::clone(known));
         }
         let block = ConfirmedBlock::read(chain.snapshot, height, chain.network)?;
@@ -145,27 +134,19 @@ impl EventFeed {
         budget.charge(OLD_ROW + cost::bytes(block.bytes) + transactions);
         let name = BlockName::of(&block.header, chain)?;
         let block = Rc::new(FeedBlock::new(block, name));
-        self.recent_bytes += block.bytes;
-        self.recent.insert(height, (self.last_told, Rc::clone(&block)));
-        self.recent_order.insert(self.last_told, height);
-        while self.recent_bytes > MAX_RECENT_BYTES
-            && self.recent.len() > 1
-            && let Some((_, oldest)) = self.recent_order.pop_first()
-        {
-            self.recent_bytes -= self.recent.remove(&oldest).map_or(0, |(_, oldest)| oldest.bytes);
-        }
+        self.recent.insert(height, Rc::clone(&block), block.bytes, MAX_RECENT_BYTES);
         Ok(block)
     }
 
-    /// Returns whether the block at a height was told lately, or may be told by many streams: it can still be replaced.
+    /// Returns whether the block at a height was read lately, or may be told by many streams: it can still be replaced.
     pub fn is_shared(&self, height: Height, chain: &ChainSnapshot<'_>) -> bool {
         let is_old = height.0.saturating_add(chain.network.chain.rewrite_limit) < chain.height.0;
-        !is_old || self.recent.contains_key(&height)
+        !is_old || self.recent.values.contains_key(&height)
     }
 
     /// Returns an undone block.
     pub fn undone(&self, height: Height, hash: &ShortHash) -> Option<Rc<FeedBlock>> {
-        self.undone.get(&(height, *hash)).cloned()
+        self.undone.values.get(&(height, *hash)).map(|(block, _)| Rc::clone(block))
     }
 
     /// Records that the chain has changed: blocks above the height `common` were added, and `undone` ones, highest first,
@@ -178,9 +159,8 @@ impl EventFeed {
     ) -> Result<(), StoreError> {
         self.has_new_blocks = true;
         self.chain_changes += 1;
-        for (told, block) in self.recent.split_off(&common.next()).into_values() {
-            self.recent_order.remove(&told);
-            self.recent_bytes -= block.bytes;
+        if self.recent.values.keys().any(|height| *height > common) {
+            self.recent = Cache::default();
         }
         let hashes: HashMap<Height, Hash256> =
             undone.iter().map(|block| (block.header.height, block.header.hash)).collect();
@@ -188,18 +168,11 @@ impl EventFeed {
             let name = BlockName::with_ancestors(&block.header, chain, &hashes)?;
             let key = (block.header.height, name.hash);
             // It may have been undone before.
-            if !self.undone.contains_key(&key) {
-                let block = Rc::new(FeedBlock::new(block, name));
-                self.undone_bytes += block.bytes;
-                self.undone.insert(key, block);
-                self.undone_order.push_back(key);
+            if !self.undone.values.contains_key(&key) {
+                let block = FeedBlock::new(block, name);
+                let bytes = block.bytes;
+                self.undone.insert(key, Rc::new(block), bytes, MAX_UNDONE_BYTES);
             }
-        }
-        while self.undone_bytes > MAX_UNDONE_BYTES
-            && self.undone.len() > 1
-            && let Some(oldest) = self.undone_order.pop_front()
-        {
-            self.undone_bytes -= self.undone.remove(&oldest).map_or(0, |oldest| oldest.bytes);
         }
         Ok(())
     }
@@ -217,8 +190,8 @@ impl EventFeed {
             if stored_header(chain.snapshot, height)?.is_some_and(|header| header.hash == parent) {
                 break Some(height);
             }
-            match self.undone.get(&(height, short(&parent))) {
-                Some(before) => of = before,
+            match self.undone.values.get(&(height, short(&parent))) {
+                Some((before, _)) => of = before,
                 None => break None,
             }
         };
@@ -331,6 +304,6 @@ impl EventFeed {
 
     /// Returns the bytes of blocks and changes.
     pub fn bytes(&self) -> usize {
-        self.recent_bytes + self.undone_bytes + self.change_bytes
+        self.recent.bytes + self.undone.bytes + self.change_bytes
     }
 }
