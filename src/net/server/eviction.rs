@@ -209,9 +209,7 @@ impl<S: Socket> Server<S> {
         }
         self.stats.kernel_evicted += closed;
         if closed > 0 {
-            log::info!(
-                "{closed} connections closed: the kernel held too much that clients did not receive"
-            );
+            log::info!("{closed} connections closed: the kernel held too much that clients did not receive");
         }
     }
 }
