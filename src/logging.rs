@@ -27,6 +27,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
+use crate::codec::text::is_invisible;
 use crate::model::utc;
 
 /// First segments of the log targets of this program's own crates.
@@ -254,7 +255,7 @@ fn push_message(line: &mut String, message: &str, next_line: &str) {
         match character {
             '\n' => line.push_str(next_line),
             '\t' => line.push('\t'),
-            control if control.is_control() => line.extend(control.escape_default()),
+            invisible if is_invisible(invisible) => line.extend(invisible.escape_default()),
             other => line.push(other),
         }
     }

@@ -6,13 +6,15 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, Parser};
+use clap::{Args, Command, CommandFactory, Parser};
 use clap_complete::Shell;
 
 use super::{Cli, CommandError, folder, in_file, print, usage};
 use crate::files;
 use crate::node::metrics_documentation;
 
+/// Characters of a name that are compared with those of commands and topics.
+const MAX_NAME: usize = 32;
 /// Name of the program, whatever its file is called.
 const PROGRAM: &str = "nisd";
 
@@ -103,8 +105,13 @@ impl Help {
         match Cli::try_parse_from(line) {
             Err(help) if help.kind() == ErrorKind::DisplayHelp => Ok(help.to_string()),
             _ => {
-                let words = self.words.join(" ");
-                Err(usage(format!("there is no command or topic '{words}'; `nisd help` lists them")))
+                let (words, cli) = (self.words.join(" "), Cli::command());
+                let names = TOPICS.iter().map(|topic| topic.name).chain(cli.get_subcommands().map(Command::get_name));
+                let wanted: String = words.to_lowercase().replace(' ', "-").chars().take(MAX_NAME).collect();
+                let (distance, name) =
+                    names.map(|name| (strsim::levenshtein(&wanted, name), name)).min().unwrap_or_default();
+                let meant = if distance <= 2 { format!("; did you mean '{name}'?") } else { ";".to_owned() };
+                Err(usage(format!("there is no command or topic '{words}'{meant} `nisd help` lists them")))
             }
         }
     }
@@ -138,10 +145,17 @@ pub struct Completions {
 /// Runs `nisd man`: creates a folder and writes a man page for each command and each topic of `nisd help`.
 pub fn write_man_pages(Man { folder }: &Man) -> Result<(), CommandError> {
     files::create_folder(folder).map_err(CommandError::System)?;
-    clap_mangen::generate_to(Cli::command(), folder).map_err(in_file(folder))?;
+    // A page takes the place of an earlier one, or of whatever has its name, once all are written.
+    let pages = tempfile::tempdir_in(folder).map_err(in_file(folder))?;
+    clap_mangen::generate_to(Cli::command(), pages.path()).map_err(in_file(folder))?;
     for topic in TOPICS.iter().filter(|topic| topic.extension == "md") {
-        let path = folder.join(format!("{PROGRAM}-{}.7", topic.name));
-        fs::write(&path, man_page(topic)).map_err(in_file(&path))?;
+        let path = pages.path().join(format!("{PROGRAM}-{}.7", topic.name));
+        fs::write(&path, man_page(topic)).map_err(in_file(folder))?;
+    }
+    for page in fs::read_dir(pages.path()).map_err(in_file(folder))? {
+        let page = page.map_err(in_file(folder))?;
+        let path = folder.join(page.file_name());
+        fs::rename(page.path(), &path).map_err(in_file(&path))?;
     }
     Ok(())
 }
@@ -199,7 +213,13 @@ mod tests {
     fn an_unknown_help_topic_is_a_usage_error() {
         for words in ["nonsense", "devnet nonsense", "metrics more", "settings more"] {
             let error = help(words).unwrap_err();
-            assert!(error.to_string().contains(&format!("'{words}'")), "{error}");
+            assert!(error.to_string().contains(&format!("'{words}'; `nisd help`")), "{error}");
+        }
+        for (words, meant) in
+            [("metric", "metrics"), ("Operating", "operating"), ("private networks", "private-networks")]
+        {
+            let error = help(words).unwrap_err().to_string();
+            assert!(error.contains(&format!("did you mean '{meant}'?")), "{error}");
         }
     }
 

@@ -42,7 +42,7 @@ use zeroize::Zeroizing;
 
 use crate::chain::{BrokenChain, CheckpointError, ImportError, RollbackError};
 use crate::clock::System;
-use crate::codec::text::NotText;
+use crate::codec::text::{NotText, is_invisible};
 use crate::config::{ConfigError, NemesisError, Origin, Override, Settings};
 use crate::files;
 use crate::logging::{eprint_line, wait_until_ready};
@@ -490,8 +490,8 @@ fn print_json(json: &str) -> Result<(), CommandError> {
 fn escape_controls(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
-        if c.is_control() && !c.is_ascii_whitespace() {
-            escaped.push_str(&format!("\\u{:04x}", c as u32));
+        if is_invisible(c) && !c.is_ascii_whitespace() {
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| escaped.push_str(&format!("\\u{unit:04x}")));
         } else {
             escaped.push(c);
         }

@@ -329,7 +329,16 @@ fn wait(node: &NodeClient, packet: &SignedTransaction, system: System) -> Result
     let seconds = transaction.deadline.0.saturating_sub(transaction.timestamp.0);
     let limit = Duration::from_secs(seconds.unsigned_abs().into()) + CONFIRMATION_GRACE;
     eprint_line("waiting until it is confirmed");
-    let status = await_end(node, &packet.transaction.hash(), limit, system, |_| ());
+    // The same transaction is confirmed once, however often it is announced.
+    let announce_again = |status: &TransactionStatus| {
+        if status.is_forgotten() {
+            eprint_line("the node no longer knows the transaction, as after a restart: it is announced again");
+            if let Err(error) = node.announce(packet) {
+                eprint_line(&error.to_string());
+            }
+        }
+    };
+    let status = await_end(node, &packet.transaction.hash(), limit, system, announce_again);
     let status = status.map_err(|error| sent_once(node, packet, "was announced", &error.to_string()))?;
     if status.fate == Fate::Confirmed {
         let height = status.number("height");
@@ -389,6 +398,11 @@ fn submit(node: &mut NodeClient, packet: &SignedTransaction, stop: StopOnSignals
     })?;
     let printed = print_outcome(node, packet, "was announced", &format!("{answer}\n"));
     if answer.is_success() {
+        return printed;
+    }
+    let known = answer.is_neutral().then(|| node.status(&packet.transaction.hash())).and_then(Result::ok);
+    if let Some(status) = known.filter(|status| matches!(status.fate, Fate::Confirmed | Fate::Unconfirmed)) {
+        print_note(&format!("the node knows this transaction already: {status}"));
         return printed;
     }
     let reason = explain_result(answer.code);

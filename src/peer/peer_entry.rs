@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::io::{Reply, StoreUnreadable, backoff};
 use super::peer_table::is_private;
 use super::wire::{AnswerError, ErrorBody, NodeInfo};
+use crate::codec::text::is_invisible;
 use crate::codec::{Context, Format};
 use crate::ip::site;
 use crate::model::{Address, Height};
@@ -111,7 +112,7 @@ impl PeerError {
 
 /// Replaces control characters in a peer's text by `?` and truncates it.
 pub fn sanitize(text: &str) -> String {
-    text.chars().take(MAX_REASON).map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().take(MAX_REASON).map(|c| if is_invisible(c) { '?' } else { c }).collect()
 }
 
 /// Formats a peer for the log, with its name escaped to one line.

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use super::transaction::{SignedTransaction, context, transaction_of};
 use crate::clock::System;
 use crate::codec::json::JsonDecoder;
+use crate::codec::text::is_invisible;
 use crate::codec::{lenient_json, mosaic::read_definition};
 use crate::crypto::PublicKey;
 use crate::local_cookie::{FILE, LocalCookie};
@@ -336,9 +337,9 @@ impl NodeClient {
     }
 }
 
-/// Replaces control characters in a node's message, which could disturb the terminal, and cuts it to `MAX_SHOWN`.
+/// Replaces characters in a node's message that could disturb the terminal, and cuts it to `MAX_SHOWN`.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_SHOWN).collect()
+    text.chars().map(|c| if is_invisible(c) { ' ' } else { c }).take(MAX_SHOWN).collect()
 }
 
 /// A node's answer to an announcement.
@@ -355,6 +356,11 @@ pub struct AnnounceResult {
 }
 
 impl AnnounceResult {
+    /// Returns whether the node neither accepted nor rejected the transaction, as it knows it already.
+    pub fn is_neutral(&self) -> bool {
+        self.code == ValidationResult::Neutral.code()
+    }
+
     /// Returns whether the node accepted the transaction.
     pub fn is_success(&self) -> bool {
         self.code == ValidationResult::Success.code()
@@ -420,6 +426,11 @@ impl TransactionStatus {
     /// Returns whether it will not be confirmed, as far as the node knows.
     pub fn is_failure(&self) -> bool {
         matches!(self.fate, Fate::Rejected | Fate::Expired | Fate::Evicted | Fate::Replaced)
+    }
+
+    /// Returns whether the node, which keeps the fates of transactions, knows nothing of it: not since its last start.
+    pub fn is_forgotten(&self) -> bool {
+        self.fate == Fate::Unknown && self.number("knownSince") > 0
     }
 
     /// Returns whether waiting for another status is of no use.
@@ -526,6 +537,11 @@ pub fn await_end(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_of_a_node_cannot_disturb_the_terminal() {
+        assert_eq!(printable("a\x1b[31mb\u{202e}c\u{200d}d\u{2066}e\nf é 漢"), "a [31mb c d e f é 漢");
+    }
 
     #[test]
     fn results_are_explained_in_plain_words() {

@@ -30,7 +30,8 @@ pub fn context(network: NetworkByte) -> Context {
 
 /// Parses JSON.
 fn parse_json(text: &[u8]) -> Result<Value, String> {
-    lenient_json::parse(text).map_err(|error| format!("the input is not JSON: {error}"))
+    let value = lenient_json::parse_alone(text).map_err(|error| format!("the input is not JSON: {error}"))?;
+    value.ok_or_else(|| "something follows the first object of the input: pass one transaction at a time".to_owned())
 }
 
 fn no_transaction(error: ReadError) -> String {

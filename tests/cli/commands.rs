@@ -451,7 +451,13 @@ fn a_service_without_a_configured_folder_uses_the_state_directory() {
 fn man_pages_and_completions_are_generated() {
     let place = DataFolder::new();
     let folder = place.beside("man/man1");
+    fs::create_dir_all(&folder).expect("a folder");
+    let victim = place.file("victim", "precious");
+    std::os::unix::fs::symlink(&victim, folder.join("nisd.1")).expect("a link");
     run(["man", text(&folder)]).expect_success();
+    assert_eq!(fs::read_to_string(&victim).expect("a file"), "precious");
+    let is_page = |entry: fs::DirEntry| entry.file_type().expect("a kind").is_file();
+    assert!(fs::read_dir(&folder).expect("a folder").all(|entry| is_page(entry.expect("an entry"))));
     for (page, text) in [("nisd-backup.1", "keep"), ("nisd.1", "nisd"), ("nisd-operating.7", ".TH NISD\\-OPERATING 7")]
     {
         let content = fs::read_to_string(folder.join(page)).expect("a page");

@@ -599,6 +599,12 @@ fn a_transaction_without_a_valid_signature_is_not_announced() {
     let key = place.key(ALICE);
     announce("bobs.json", &e11["transaction"], &["--key-file", &key]).expect_failure(1, &["names the signer 4664ae"]);
     announce("none.json", &json!({"a": 1}), &[]).expect_failure(1, &["version"]);
+    let signed = json!({"data": e1["data"], "signature": e1["signature"]});
+    for two in [format!("{signed}\n{signed}\n"), format!("{signed} garbage"), format!("{}[]", e1["transaction"])] {
+        let file = place.file("two.json", &two);
+        run(["announce", &file, "--node", &node.url]).expect_failure(1, &["one transaction at a time"]);
+        run(["sign", "--key-file", &key, &file]).expect_failure(1, &["one transaction at a time"]);
+    }
     run(["announce", &place.path("nothing"), "--node", &node.url]).expect_failure(1, &["nothing"]);
     assert!(node.lines().is_empty(), "{:?}", node.lines());
 }
@@ -633,6 +639,43 @@ fn waiting_ends_when_the_transaction_is_confirmed() {
 /// The answer of a node to a request for the status of a transaction.
 fn status_response(request: &SeenRequest, status: Value) -> Option<MockResponse> {
     request.line.starts_with("GET /transaction/status?hash=").then_some(MockResponse::Json(200, status))
+}
+
+#[test]
+fn a_transaction_that_the_node_knows_already_is_announced_again_without_an_error() {
+    for (status, words) in [
+        (json!({"status": "unconfirmed", "since": 300000050, "deadline": 300003650}), "already: unconfirmed since"),
+        (json!({"status": "confirmed", "height": 5, "index": 0}), "already: confirmed at height 5"),
+    ] {
+        let node = MockNode::start(move |request| match request.line.as_str() {
+            "POST /transaction/announce" => Some(MockResponse::Json(200, announcement(request, 0, "NEUTRAL"))),
+            _ => status_response(request, status.clone()),
+        });
+        let ended = node.send(&["--amount", "1"]);
+        assert!(ended.text().starts_with("result: NEUTRAL\n"), "{}", ended.text());
+        assert_contains(&ended.expect_success().stderr, &[words]);
+    }
+}
+
+#[test]
+#[ignore = "slow: a program on the real clock"]
+fn a_transaction_that_its_node_has_forgotten_is_announced_again_while_it_is_waited_for() {
+    let asked = Mutex::new(0);
+    let node = MockNode::start(move |request| {
+        let mut asked = asked.lock().expect("no panic");
+        *asked += usize::from(request.line.starts_with("GET /transaction/status"));
+        let status = match *asked {
+            1 => json!({"status": "unconfirmed", "since": 300000050, "deadline": 300003650}),
+            2 => json!({"status": "unknown", "knownSince": 300000060}),
+            _ => json!({"status": "confirmed", "height": 5, "index": 0, "blockHash": "0f", "confirmations": 1}),
+        };
+        status_response(request, status)
+    });
+    let ended = node.send(&["--amount", "1", "--wait"]).expect_success();
+    assert_contains(&ended.stderr, &["no longer knows the transaction", "announced again"]);
+    let seen = node.seen.lock().expect("no panic");
+    let announced: Vec<_> = seen.iter().filter(|seen| seen.line == "POST /transaction/announce").collect();
+    assert_eq!((announced.len(), &announced[0].body), (2, &announced[1].body));
 }
 
 #[test]

@@ -96,6 +96,14 @@ pub fn parse(text: &[u8]) -> Result<Value, LenientJsonError> {
     parser.advance(usize::MAX)?.ok_or(UNEXPECTED_END)
 }
 
+/// Like [`parse`], but returns `None` if anything but white space follows the value.
+pub fn parse_alone(text: &[u8]) -> Result<Option<Value>, LenientJsonError> {
+    let mut parser = Parser::new(text)?;
+    let value = parser.advance(usize::MAX)?.ok_or(UNEXPECTED_END)?;
+    let is_alone = parser.text.get(parser.position..).is_some_and(|rest| rest.trim_ascii().is_empty());
+    Ok(is_alone.then_some(value))
+}
+
 /// A parser that can pause after any value or bracket.
 pub struct Parser {
     text: Wiped<String>,
