@@ -206,7 +206,7 @@ impl<'a> RequestContext<'a> {
     fn raw_body(&self) -> Result<(Format, &'a [u8]), ApiError> {
         let content_type = self.request.header("Content-Type").filter(|value| !value.is_empty());
         let body = self.request.body;
-        let missing = ApiError::internal("Required request body is missing");
+        let missing = ApiError::internal("Required request body is missing: ");
         if body.is_empty() && content_type.is_none() {
             return Err(missing);
         }

@@ -238,7 +238,7 @@ impl PathRoutes {
     /// Returns the value of the `Allow` header of a response to OPTIONS; of the second one for the routes of NIS1.
     pub fn allow(&self) -> &'static str {
         match (self.get.is_some(), self.post.is_some()) {
-            (true, true) => "GET,HEAD,POST",
+            (true, true) => "POST,GET,HEAD",
             (true, false) => "GET,HEAD",
             (false, _) => "POST",
         }

@@ -353,7 +353,7 @@ impl Output {
             if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
                 return Err(Errno::ISDIR.into());
             }
-            return Ok(Output::File(temporary(&target, UNFINISHED, SHARED_MODE)?, target));
+            return Ok(Output::File(unfinished(&target)?, target));
         };
         // A file that may not be written may not be replaced either.
         let present = OpenOptions::new().write(true).open(path)?;
@@ -367,7 +367,7 @@ impl Output {
             present.set_len(0)?;
             return Ok(Output::Stream(present));
         }
-        let file = temporary(&target, UNFINISHED, SHARED_MODE)?;
+        let file = unfinished(&target)?;
         file.as_file().set_permissions(found.permissions())?;
         Ok(Output::File(file, target))
     }
@@ -399,6 +399,25 @@ fn new_file(path: &Path, mode: u32, parts: &[&[u8]]) -> io::Result<NamedTempFile
     for part in parts {
         // An error of the temporary file itself would have its path instead of the system's number.
         file.as_file().write_all(part)?;
+    }
+    Ok(file)
+}
+
+/// Creates a temporary file for a long output beside `path`, and removes those of killed commands there. A command that
+/// writes holds a lock on its own.
+fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
+    /// Seconds for which a file may be without its lock.
+    const NEW: i64 = 60;
+    let file = temporary(path, UNFINISHED, SHARED_MODE)?;
+    // Without locks nothing is removed.
+    let _ = file.as_file().try_lock();
+    let now = file.as_file().metadata()?.mtime();
+    let beside = fs::read_dir(folder_of(path)).into_iter().flatten().flatten();
+    for left in beside.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes())) {
+        let is_abandoned = |file: File| Ok(file.metadata()?.mtime() + NEW < now && file.try_lock().is_ok());
+        if open_own(&left.path(), Access::Read).and_then(is_abandoned).unwrap_or(false) {
+            fs::remove_file(left.path())?;
+        }
     }
     Ok(file)
 }
@@ -613,6 +632,16 @@ mod tests {
         write(&new).finish().unwrap();
         assert_eq!(fs::read(&new).unwrap(), b"later");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "temporary files stay behind");
+
+        // Killed commands have left two files, a running one has one.
+        let left = ["nisd-unfinished-a", "nisd-unfinished-b", "nisd-unfinished-c"].map(|name| folder.path().join(name));
+        let left = left.map(|path| (File::create(&path).unwrap(), path));
+        let hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3_600);
+        left[1..].iter().for_each(|(file, _)| file.set_modified(hour_ago).unwrap());
+        left[2].0.lock().unwrap();
+        drop(write(&new));
+        assert_eq!(left.each_ref().map(|(_, path)| path.exists()), [true, false, true]);
+        left.iter().filter(|(_, path)| path.exists()).for_each(|(_, path)| fs::remove_file(path).unwrap());
         for path in [folder.path(), &folder.path().join("none/")] {
             assert_eq!(errno(&Output::create(path).unwrap_err()), Some(Errno::ISDIR));
         }

@@ -131,7 +131,7 @@ fn bad_bodies_get_their_specified_error_texts() {
     let scene = Scene::new();
     let block_at = || TestRequest::new("POST /block/at/public");
     for (body, status, message) in [
-        ("", 500, "Required request body is missing"),
+        ("", 500, "Required request body is missing: "),
         ("{", 400, "JSON Object was expected"),
         ("[1]", 400, "JSON Object was expected"),
         ("null", 400, "JSON Object was expected"),
@@ -200,7 +200,7 @@ fn methods_are_answered_as_specified() {
 fn options_lists_the_methods_unless_it_is_a_preflight() {
     let scene = Scene::new();
     for (path, methods) in
-        [("/chain/height", "GET,HEAD,POST"), ("/heartbeat", "GET,HEAD"), ("/block/at/public", "POST")]
+        [("/chain/height", "POST,GET,HEAD"), ("/heartbeat", "GET,HEAD"), ("/block/at/public", "POST")]
     {
         let line = format!("OPTIONS {path}");
         let reply = TestRequest::new(&line).send(&scene);
@@ -217,7 +217,7 @@ fn options_lists_the_methods_unless_it_is_a_preflight() {
     for path in own {
         let reply = TestRequest::new(&format!("OPTIONS {path}")).send(&scene);
         let methods = if path == "/events" {
-            "GET,HEAD,POST"
+            "POST,GET,HEAD"
         } else if path.ends_with("batch") {
             "POST"
         } else {
