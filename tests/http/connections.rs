@@ -834,9 +834,12 @@ fn turns_beside_busy_networks(is_behind_proxy: bool) -> usize {
     let time = Cell::new(Duration::ZERO);
     let clock = Box::new(move || time.replace(time.get() + Duration::from_micros(20)));
     let mut world = Harness::with_clock(Limits::default(), &[PROXY], clock);
-    let ask = |world: &mut Harness, number: u8, is_behind_proxy: bool| match is_behind_proxy {
-        true => world.client_at(PROXY, forwarded_request("/query", &format!("30.{number}.0.1")).as_bytes()),
-        false => world.client_at([20, number, 0, 1], QUERY.as_bytes()),
+    let ask = |world: &mut Harness, number: u8, is_behind_proxy: bool| {
+        if is_behind_proxy {
+            world.client_at(PROXY, forwarded_request("/query", &format!("30.{number}.0.1")).as_bytes())
+        } else {
+            world.client_at([20, number, 0, 1], QUERY.as_bytes())
+        }
     };
     let busy = (0..BUSY).flat_map(|number| [(number, true), (number, false)]);
     let mut busy: Vec<_> = busy.map(|(number, kind)| (number, kind, ask(&mut world, number, kind))).collect();
