@@ -27,8 +27,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde::Serialize;
 
-use crate::codec::text::is_invisible;
-use crate::model::utc;
+use crate::model::{is_invisible, utc};
 
 /// First segments of the log targets of this program's own crates.
 const OWN_TARGETS: [&str; 3] = ["nisd", "nisd_core", "nisd_net"];

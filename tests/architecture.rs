@@ -13,7 +13,7 @@ const LAYERS: &[(&str, &str)] = &[
     ("progress", ""),
     // The work budget of a step, and the costs of work.
     ("budget", ""),
-    ("logging", "codec model"),
+    ("logging", "model"),
     // Counters and their exposition; knows none of the layers that count.
     ("metrics", ""),
     // Networks of IP addresses, for clients and peers.

@@ -42,11 +42,11 @@ use zeroize::Zeroizing;
 
 use crate::chain::{BrokenChain, CheckpointError, ImportError, RollbackError};
 use crate::clock::System;
-use crate::codec::text::{NotText, is_invisible};
+use crate::codec::text::NotText;
 use crate::config::{ConfigError, NemesisError, Origin, Override, Settings};
 use crate::files;
 use crate::logging::{eprint_line, wait_until_ready};
-use crate::model::Height;
+use crate::model::{Height, is_invisible};
 use crate::store::{Options, StoreError, lock_holder};
 use crate::wallet::{NodeClient, NodeError};
 

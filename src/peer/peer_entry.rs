@@ -12,10 +12,9 @@ use std::time::Duration;
 use super::io::{Reply, StoreUnreadable, backoff};
 use super::peer_table::is_private;
 use super::wire::{AnswerError, ErrorBody, NodeInfo};
-use crate::codec::text::is_invisible;
 use crate::codec::{Context, Format};
 use crate::ip::site;
-use crate::model::{Address, Height};
+use crate::model::{Address, Height, is_invisible};
 use crate::net::fetch::{FetchError, FetchResponse, Response};
 
 /// Backoff after the first failure.

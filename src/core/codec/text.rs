@@ -96,22 +96,6 @@ pub fn is_blank(text: &str) -> bool {
     })
 }
 
-/// Returns whether a character is not shown but changes what is: a control character, or one that joins text or turns its
-/// direction.
-pub fn is_invisible(character: char) -> bool {
-    let is_format = matches!(
-        character,
-        '\u{61c}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
-    );
-    is_format || character.is_control()
-}
-
 /// Appends `text` as a quoted JSON string with NIS1's escapes, which include `/` and the ranges U+007F–U+009F and
 /// U+2000–U+20FF.
 pub fn write_json_string(out: &mut Vec<u8>, text: &str) {

@@ -37,3 +37,19 @@ pub use mosaic::{Levy, LevyKind, Mosaic, MosaicDefinition, MosaicId, MosaicPrope
 pub use network::{BLOCK_CHAIN_FEATURES, Network, SettingDifference};
 pub use transaction::{Block, BlockKind, Body, Checkpoint, Transaction};
 pub use units::{Amount, Hash256, Height, Timestamp, WireHash, utc};
+
+/// Returns whether a character is not shown but changes what is: a control character, or one that joins text or turns its
+/// direction.
+pub fn is_invisible(character: char) -> bool {
+    let is_format = matches!(
+        character,
+        '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}'
+    );
+    is_format || character.is_control()
+}
