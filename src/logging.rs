@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{Arguments, Display, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::mem;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::time::Duration;
@@ -34,8 +35,8 @@ const OWN_TARGETS: [&str; 3] = ["nisd", "nisd_core", "nisd_net"];
 /// Least severe level that other crates can log at.
 const OTHER_CRATES_LEVEL: Level = Level::Warn;
 
-/// Lines of level info, and of each level above, that a place in the code writes at once, and milliseconds after which it
-/// may write one more. Further ones are counted: strangers can cause any number of most lines.
+/// Lines that a place in the code writes at once, of level info or more severe, and milliseconds after which it may write
+/// one more. Further ones are counted: strangers can cause any number of most lines. Less severe ones have no limit.
 const MAX_INFO_AT_ONCE: i64 = 60;
 const MAX_WARNINGS_AT_ONCE: i64 = 10;
 const MILLIS_PER_LINE: i64 = 6_000;
@@ -73,8 +74,13 @@ pub fn init(level: LevelFilter, now: fn() -> i64, style: Style) -> Result<(), Se
     Ok(())
 }
 
-/// Writes queued output at exit: waits until all is written, or standard error accepted nothing for a second.
+/// Writes queued output at exit, with the number of lines that were left out and not told: waits until all is written, or
+/// standard error accepted nothing for a second.
 pub fn finish() {
+    let left_out = take_left_out();
+    if left_out > 0 {
+        log_always(Level::Warn, &format_args!("{left_out} lines of this log are left out"));
+    }
     for _ in 0..MAX_EXIT_WAITS {
         log::logger().flush();
         // Uses the queue directly: output may be queued although the program failed before the log was installed. If
@@ -179,6 +185,11 @@ fn admit(record: &Record<'_>, unix_millis: i64) -> Option<u64> {
     PLACES.with_borrow_mut(|places| places.entry(place).or_default().admit(most, unix_millis))
 }
 
+/// Returns the number of lines that were left out and not told yet.
+fn take_left_out() -> u64 {
+    PLACES.with_borrow_mut(|places| places.values_mut().map(|lines| mem::take(&mut lines.left_out)).sum())
+}
+
 /// Lines of one place in the code.
 #[derive(Default)]
 struct LinesOfPlace {
@@ -197,7 +208,7 @@ impl LinesOfPlace {
             return None;
         }
         self.paid_until += MILLIS_PER_LINE;
-        Some(std::mem::take(&mut self.left_out))
+        Some(mem::take(&mut self.left_out))
     }
 }
 
@@ -422,6 +433,9 @@ mod tests {
             let admitted = (0..60_000).filter(|millis| at(6_001 + millis).is_some()).count();
             assert_eq!(admitted, 10);
         }
+        take_left_out();
+        assert!((0..12).filter(|_| admit_of(Level::Warn, 8, 0).is_none()).count() == 2);
+        assert_eq!([take_left_out(), take_left_out()], [2, 0], "told at exit");
         assert!((0..1_000).all(|line| admit_of(Level::Info, 10 + line, 0) == Some(0)), "these are other places");
         assert!((0..1_000).all(|_| admit_of(Level::Debug, 9, 0) == Some(0)));
         let without_place = Record::builder().level(Level::Warn).build();

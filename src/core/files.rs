@@ -416,7 +416,8 @@ fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
     for left in beside.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(UNFINISHED.as_bytes())) {
         let is_abandoned = |file: File| Ok(file.metadata()?.mtime() + NEW < now && file.try_lock().is_ok());
         if open_own(&left.path(), Access::Read).and_then(is_abandoned).unwrap_or(false) {
-            fs::remove_file(left.path())?;
+            // It may be another user's.
+            let _ = fs::remove_file(left.path());
         }
     }
     Ok(file)

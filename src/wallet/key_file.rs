@@ -13,8 +13,8 @@ use crate::files;
 const MAX_FILE_BYTES: usize = 16 * 1024;
 /// Hex digits of the longest key: 32 bytes and a sign byte.
 const MAX_DIGITS: usize = 66;
-/// What is in front of the public key in a comment.
-const PUBLIC_KEY: &str = "Public key: ";
+/// What is in front of the public key in the comment that [`write`] puts above a key.
+const HEAD: &str = "# NEM private key; anyone who reads it controls the account. Public key: ";
 /// Permission bits of group and others.
 const GROUP_AND_OTHERS: u32 = 0o077;
 
@@ -43,7 +43,7 @@ fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), String> {
     let text = text_of_file(bytes).map_err(|error| error.to_string())?;
     for (line, number) in text.lines().map(str::trim_ascii).zip(1..) {
         if line.is_empty() || line.starts_with('#') {
-            public = line.rsplit_once(PUBLIC_KEY).and_then(|(_, hex)| PublicKey::from_hex(hex).ok()).or(public);
+            public = line.strip_prefix(HEAD).and_then(|hex| PublicKey::from_hex(hex).ok()).or(public);
             continue;
         }
         if found.is_some() {
@@ -72,7 +72,7 @@ fn parse(bytes: &[u8]) -> Result<(PrivateKey, usize), String> {
 /// Writes a new key file atomically, readable by its owner only. The error says why there is none.
 pub fn write(path: &Path, key: &PrivateKey) -> Result<(), String> {
     let public = KeyPair::new(key).public();
-    let head = format!("# NEM private key; anyone who reads it controls the account. {PUBLIC_KEY}{public}\n");
+    let head = format!("{HEAD}{public}\n");
     let printed = key.printed();
     let written = files::create_named(path, &[head.as_bytes(), printed.as_bytes(), b"\n"], files::FILE_MODE);
     written.map_err(|error| match error.kind() {
@@ -141,6 +141,8 @@ mod tests {
         assert!(read_back.exposed_mode.is_none() && read_back.digits == 64);
         assert!(write(&path, &key).unwrap_err().contains("never overwritten"));
         let written = std::fs::read_to_string(&path).unwrap();
+        let comment = format!("# Public key: {}\n{ALICE}\n", "ab".repeat(32));
+        assert!(parse(comment.as_bytes()).is_ok(), "a comment of the user may tell of another account");
         for damaged in [written.replace("0d02bc", "0d12bc"), written.replace("80d67fd", "80d67")] {
             assert!(
                 parse(damaged.as_bytes()).is_err_and(|error| error.contains("not that of the public key")),

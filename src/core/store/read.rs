@@ -296,7 +296,7 @@ fn stored_range(mut checksums: TableCursor<'_>, table: Table, key: &[u8]) -> Res
     if range.contains(key) { Ok(range) } else { Err(StoreError::Damaged("the checksums of ranges")) }
 }
 
-/// Verifies ranges for a cursor.
+/// Verifies ranges for a cursor, which does not depend on the kind of its transaction.
 pub trait Verify {
     /// Verifies all unverified ranges from a key up to another key or to the end. Checksums of ranges have no ranges.
     fn ensure_verified(&self, table: Table, from: &[u8], to: Option<&[u8]>) -> Result<()>;

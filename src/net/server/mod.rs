@@ -131,12 +131,14 @@ impl<S: Socket> Server<S> {
     /// Admits a connection, evicting another if needed, or rejects it with a 503. Returns its slot, or `None` if it was
     /// reset: its client has exceeded its work quota or is banned.
     pub fn admit(&mut self, mut socket: S, peer: Client) -> Option<usize> {
-        let (owner, now) = (self.owner_before_request(&peer), self.time.monotonic);
+        let (owner, now) = (Owner::at(peer.address), self.time.monotonic);
         // A proxy has connections of many clients. One on this machine may be a proxy, trusted or not, or the operator.
         let is_loopback = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].contains(&peer.address);
         let is_this_machine = peer.is_on_this_machine || is_loopback;
-        let is_shared = is_this_machine || self.limits.trusted_proxies.contains(peer.address);
-        let is_within_quota = self.clients.charge_connection(owner, now) && !self.clients.is_banned(owner, now);
+        let is_proxy = self.limits.trusted_proxies.contains(peer.address);
+        let is_shared = is_this_machine || is_proxy;
+        let is_within_quota =
+            is_proxy || self.clients.charge_connection(owner, now) && !self.clients.is_banned(owner, now);
         if !is_within_quota && !is_shared {
             // A reset leaves no state in the kernel.
             socket.discard_unsent();
@@ -164,17 +166,11 @@ impl<S: Socket> Server<S> {
         Some(slot)
     }
 
-    /// Returns the owner of a connection without a request. A trusted proxy has the share of this machine until it has said
-    /// for which client a request is, as all its clients wait for that.
-    fn owner_before_request(&self, peer: &Client) -> Owner {
-        let is_proxy = self.limits.trusted_proxies.contains(peer.address);
-        if is_proxy { Owner::local(peer.address) } else { Owner::at(peer.address) }
-    }
-
     /// Attributes a connection to a client: a proxy forwards requests of many. Returns whether it had another owner. The turn
-    /// so far counts for the new one: it has read the head of its request.
-    fn set_client(&mut self, slot: usize, client: Client, owner: Owner) -> bool {
-        let now = self.time.monotonic;
+    /// so far counts for the new one, as it has read the head of its request: a proxy has used nothing, and its connections
+    /// come first until they have said whose they are.
+    fn set_client(&mut self, slot: usize, client: Client) -> bool {
+        let (owner, now) = (Owner::of(&client), self.time.monotonic);
         let Some(connection) = self.slab.get_mut(slot) else { return false };
         connection.client = client;
         if std::mem::replace(&mut connection.owner, owner) == owner {
@@ -191,7 +187,7 @@ impl<S: Socket> Server<S> {
         let Some(connection) = self.slab.get(slot).filter(|connection| !connection.is_attributed) else { return };
         let peer = connection.peer;
         if self.limits.trusted_proxies.contains(peer.address) {
-            self.set_client(slot, peer, self.owner_before_request(&peer));
+            self.set_client(slot, peer);
         }
     }
 

@@ -12,7 +12,6 @@ use super::eviction::trim;
 use super::{SOCKET_WORK_PER_SECOND, Server};
 use crate::http::{HttpError, Request, RequestReader};
 use crate::metrics::log_response;
-use crate::quota::Owner;
 use crate::service::{Client, Effects, Event, Exchange, Progress, Service};
 use crate::socket::Socket;
 use crate::websocket::{WsConnection, WsEnd, WsEvent};
@@ -348,7 +347,7 @@ impl<S: Socket> Server<S> {
         }
         let mut client = Client::of(request, connection.peer, &self.limits.trusted_proxies);
         client.is_local = service.is_local(&client, request);
-        self.set_client(slot, client, Owner::of(&client))
+        self.set_client(slot, client)
     }
 
     /// Counts a request of the client.

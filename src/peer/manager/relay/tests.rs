@@ -716,16 +716,21 @@ fn silence_is_noticed_within_a_minute_and_a_newcomer_enters_beside_a_thousand_pe
     assert_eq!(active, expected);
 }
 
-#[test]
-#[ignore = "slow: computes for long"]
-fn five_hundred_peers_that_fall_silent_at_once_are_named_to_nobody_after_a_minute() {
-    let count = 500;
+/// Returns a node to which this many peers have introduced themselves.
+fn with_introduced_peers(count: usize) -> Scene {
     let mut scene = Scene::new(settings(&[]), count);
     scene.tick();
     for number in 0..count {
         scene.greet(&info(number), ip_of(number));
         scene.answer_all();
     }
+    scene
+}
+
+#[test]
+#[ignore = "slow: computes for long"]
+fn five_hundred_peers_that_fall_silent_at_once_are_active_in_no_list_after_a_minute() {
+    let mut scene = with_introduced_peers(500);
     scene.simulated_peers.iter_mut().for_each(|peer| peer.behaviour = Behaviour::Silent);
     let named = |scene: &Scene| (scene.manager.active().0.len(), scene.manager.collection().active.len());
     assert!(named(&scene).0 > 400, "{:?}", named(&scene));
@@ -737,13 +742,7 @@ fn five_hundred_peers_that_fall_silent_at_once_are_named_to_nobody_after_a_minut
 
 #[test]
 fn a_silent_peer_is_noticed_within_a_minute_beside_many_that_are_as_silent() {
-    let count = 120;
-    let mut scene = Scene::new(settings(&[]), count);
-    scene.tick();
-    for number in 0..count {
-        scene.greet(&info(number), ip_of(number));
-        scene.answer_all();
-    }
+    let mut scene = with_introduced_peers(120);
     scene.run_seconds(30);
     scene.simulated_peers.iter_mut().for_each(|peer| peer.behaviour = Behaviour::Silent);
     let most = |scene: &Scene| scene.fake.waiting.iter().filter(|sent| sent.request.target == "/chain/height").count();
