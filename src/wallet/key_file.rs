@@ -13,7 +13,7 @@ use crate::files;
 const MAX_FILE_BYTES: usize = 16 * 1024;
 /// Hex digits of the longest key: 32 bytes and a sign byte.
 const MAX_DIGITS: usize = 66;
-/// What is in front of the public key in the comment that [`write`] puts above a key.
+/// What is in front of the public key in the comment that [`write()`] puts above a key.
 const HEAD: &str = "# NEM private key; anyone who reads it controls the account. Public key: ";
 /// Permission bits of group and others.
 const GROUP_AND_OTHERS: u32 = 0o077;
