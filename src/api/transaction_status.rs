@@ -1,5 +1,7 @@
 //! `/transaction/status`: what became of a transaction, wherever it is. NIS1 does not have this.
 
+use std::collections::BTreeSet;
+
 use super::routes::{BodyLimit, Route, get, post};
 use super::streams::list_of_each;
 use super::{ApiError, NodeContext, RequestContext, View};
@@ -183,13 +185,12 @@ pub(super) fn signatures_of(entry: &MempoolEntry, node: &NodeContext<'_>) -> Res
     let Body::Multisig(body) = &entry.transaction.body else { return Ok(None) };
     let (chain, network) = (node.chain, node.chain.network.byte);
     let account = body.inner.signer_address(network);
-    let needed = state::account(chain.snapshot, &account)?.min_cosignatories as usize;
-    let cosignatories = state::cosignatories(chain.snapshot, &account)?;
+    let needed = state::account(chain.snapshot, &account)?.min_cosignatories;
+    let cosignatories = state::cosignatories(chain.snapshot, &account)?.into_iter().collect();
+    let (counting, required) = body.counting_signers(cosignatories, needed, network);
     let signers = std::iter::once(&*entry.transaction).chain(&body.cosignatures);
-    let mut signed: Vec<Address> = signers.map(|one: &Transaction| one.signer_address(network)).collect();
-    signed.sort_unstable();
-    let missing: Vec<Address> = cosignatories.iter().filter(|one| !signed.contains(one)).copied().collect();
-    let required = if needed == 0 { cosignatories.len() } else { needed };
+    let signers: BTreeSet<Address> = signers.map(|one: &Transaction| one.signer_address(network)).collect();
+    let (signed, missing) = counting.into_iter().partition(|one| signers.contains(one));
     Ok(Some(Signatures { signed, missing, required }))
 }
 

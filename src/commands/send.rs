@@ -25,7 +25,7 @@ use crate::state::MosaicEntry;
 use crate::wallet::values::{self, NETWORKS, currency, decimal};
 use crate::wallet::{
     Fate, NodeClient, SignedTransaction, TRANSACTIONS, TransactionStatus, TransferRequest, await_end, build, describe,
-    explain_result, is_signed_transaction, minimum_fee, printable, read_transaction,
+    explain_result, is_signed_transaction, levies, minimum_fee, printable, read_transaction,
 };
 
 /// Maximum bytes of a file with a transaction.
@@ -34,6 +34,8 @@ const MAX_INPUT_BYTES: usize = 256 * 1024;
 const CONFIRMATION_GRACE: Duration = Duration::from_secs(60);
 /// Default deadline, in seconds.
 const DEFAULT_DEADLINE_SECONDS: i32 = 3600;
+/// How far the node's time may be ahead of this machine's, in seconds.
+const MAX_SECONDS_AHEAD: i64 = 600;
 /// Longest time between time stamp and deadline that nodes accept, in seconds.
 const MAX_DEADLINE_SECONDS: i32 = 86_400;
 /// Longest time in which an announced transaction may still be confirmed.
@@ -81,7 +83,7 @@ pub struct Delivery {
     /// Fee of the transfer [default: the minimum fee]
     #[arg(long, value_name = "XEM", value_parser = values::amount, allow_negative_numbers = true)]
     pub fee: Option<Amount>,
-    /// Allow a fee of more than 100 times the minimum
+    /// Allow a fee, with levies in XEM, of more than 100 times the minimum
     #[arg(long)]
     pub allow_high_fee: bool,
     /// Seconds until the transaction expires, at most 86400 [default: 3600, and 86400 for multisig accounts]
@@ -212,7 +214,7 @@ impl<'a> Sender<'a> {
         let usual = if multisig_account.is_some() { MAX_DEADLINE_SECONDS } else { DEFAULT_DEADLINE_SECONDS };
         let intent = TransferRequest {
             network: *network,
-            now: self.network_time(),
+            now: self.network_time()?,
             deadline: how.deadline.unwrap_or(usual),
             signer: key.public(),
             multisig_account: *multisig_account,
@@ -233,22 +235,39 @@ impl<'a> Sender<'a> {
         if how.dry_run {
             return print(&format!("{}\n", packet.to_json()));
         }
-        submit(&mut self.node, &packet, self.stop)?;
+        if !submit(&mut self.node, &packet, self.stop)? {
+            // Another time stamp would pay twice if the node lied.
+            return Err(failed(
+                "an equal transaction was sent before, in the same second, and this is no second one: if another payment \
+                 is meant, run the command again",
+            ));
+        }
         if self.how.wait { wait(&self.node, &packet, self.system) } else { Ok(()) }
     }
 
-    /// Returns the node's time, which it compares deadlines with; the system's time if the node does not answer.
-    fn network_time(&self) -> Timestamp {
-        self.node.time().unwrap_or_else(|error| {
+    /// Returns the node's time, which it compares deadlines with; the system's time if the node does not answer. A node
+    /// whose time is ahead would get a signature that is valid later, when the user has long paid elsewhere.
+    fn network_time(&self) -> Result<Timestamp, CommandError> {
+        let here = Timestamp::from_unix_millis((self.system.unix_millis)());
+        let time = self.node.time().unwrap_or_else(|error| {
             print_note(&format!("{error}; the clock of this machine is used instead"));
-            Timestamp::from_unix_millis((self.system.unix_millis)())
-        })
+            here
+        });
+        if i64::from(time.0) - i64::from(here.0) > MAX_SECONDS_AHEAD {
+            return Err(failed(format!(
+                "nothing is signed: the node's time is {} UTC, and this machine's is {} UTC. Set the clock that is wrong, \
+                 or use another node",
+                time.date_and_time(),
+                here.date_and_time()
+            )));
+        }
+        Ok(time)
     }
 
     fn encrypted(&self, text: &str, recipient: &Address) -> Result<Vec<u8>, CommandError> {
         let unknown =
             "the node does not know the recipient's public key, because the account has not sent anything yet";
-        let public = self.node.public_key(recipient)?.ok_or(cannot_encrypt(unknown))?;
+        let public = self.node.public_key(recipient, self.network)?.ok_or(cannot_encrypt(unknown))?;
         let (salt, iv) = (random_bytes(self.system)?, random_bytes(self.system)?);
         cipher::encrypt(&self.key, &public, *salt, *iv, text.as_bytes())
             .map_err(|_| cannot_encrypt("the recipient's public key is not a point of the curve"))
@@ -260,17 +279,13 @@ fn cannot_encrypt(reason: &str) -> CommandError {
     failed(format!("the message cannot be encrypted: {reason}; {advice}"))
 }
 
-/// Returns the node's data about the mosaics to send. Prints their amounts in whole units, and levies.
+/// Returns the node's data about the mosaics to send. Prints their amounts in whole units.
 fn known_mosaics(command: &Send, sender: &Sender<'_>) -> Result<Vec<MosaicEntry>, CommandError> {
     let mut known = Vec::with_capacity(command.mosaic.len());
     for mosaic in &command.mosaic {
         let entry = sender.node.mosaic(&mosaic.id, sender.network)?;
         let (id, whole) = (&mosaic.id, decimal(mosaic.quantity, entry.definition.properties.divisibility));
         print_note(&format!("{} smallest units of {id} are {whole} whole units", mosaic.quantity));
-        if let Some(levy) = &entry.definition.levy {
-            let mosaic = printable(&levy.mosaic.to_string());
-            print_note(&format!("a levy in {mosaic} is paid in addition, to {}", levy.recipient));
-        }
         known.push(entry);
     }
     Ok(known)
@@ -295,17 +310,29 @@ fn bytes_of(hex: &str) -> Result<Vec<u8>, CommandError> {
     Ok(bytes)
 }
 
-/// Warns of a fee that is too low, and rejects one that is high by mistake, such as one in micro XEM.
+/// Warns of a fee that is too low, and rejects one that is high by mistake, such as one in micro XEM. Shows levies; those in
+/// XEM count like a fee.
 fn check_fee(transaction: &Transaction, known: &[MosaicEntry], allow_high: bool) -> Result<(), CommandError> {
     let paying = transaction.inner().unwrap_or(transaction);
     let Ok(least) = minimum_fee(paying, known) else { return Ok(()) };
     if paying.fee < least {
         print_note(&format!("the fee is below the minimum of {}; most nodes will reject it", currency(least)));
     }
-    if paying.fee.0 / MAX_USUAL_FEE > least.0 && !allow_high {
-        let (fee, least) = (currency(paying.fee), currency(least));
+    let mut fee = paying.fee;
+    for (levy, amount) in levies(paying, known) {
+        let what = if levy.mosaic.is_xem() {
+            fee.0 = fee.0.saturating_add(amount);
+            currency(Amount(amount))
+        } else {
+            format!("{amount} smallest units of {}", printable(&levy.mosaic.to_string()))
+        };
+        print_note(&format!("a levy of {what} is paid in addition, to {}", levy.recipient));
+    }
+    if fee.0 / MAX_USUAL_FEE > least.0 && !allow_high {
+        let (kind, fee, least) =
+            (if fee > paying.fee { "fee and levy" } else { "fee" }, currency(fee), currency(least));
         return Err(usage(format!(
-            "the fee of {fee} is more than {MAX_USUAL_FEE} times the minimum of {least}; if it is meant, add --allow-high-fee"
+            "the {kind} of {fee} is more than {MAX_USUAL_FEE} times the minimum of {least}; if it is meant, add --allow-high-fee"
         )));
     }
     Ok(())
@@ -385,12 +412,13 @@ pub fn announce(command: &Announce, stop: StopOnSignals) -> Result<(), CommandEr
     let packet = packet.map_err(CommandError::Failed)?;
     let name = node.network_name();
     eprint_line(&format!("announcing to {}:\n{}", node.url(), describe(&packet.transaction, name.as_deref())));
-    submit(&mut node, &packet, stop)
+    submit(&mut node, &packet, stop)?;
+    Ok(())
 }
 
-/// Announces a transaction and prints the answer. From here on a signal ends the wait for the node, with an error that says
+/// Announces a transaction and prints the answer. Returns whether the node did not know it before. From here on a signal ends the wait for the node, with an error that says
 /// what may have happened.
-fn submit(node: &mut NodeClient, packet: &SignedTransaction, stop: StopOnSignals) -> Result<(), CommandError> {
+fn submit(node: &mut NodeClient, packet: &SignedTransaction, stop: StopOnSignals) -> Result<bool, CommandError> {
     node.stop_at(stop()?);
     let answer = node.announce(packet).map_err(|error| {
         let is_open = error.may_be_done();
@@ -398,15 +426,18 @@ fn submit(node: &mut NodeClient, packet: &SignedTransaction, stop: StopOnSignals
     })?;
     let printed = print_outcome(node, packet, "was announced", &format!("{answer}\n"));
     if answer.is_success() {
-        return printed;
+        return printed.map(|()| true);
     }
     let known = answer.is_neutral().then(|| node.status(&packet.transaction.hash())).and_then(Result::ok);
     if let Some(status) = known.filter(|status| matches!(status.fate, Fate::Confirmed | Fate::Unconfirmed)) {
         print_note(&format!("the node knows this transaction already: {status}"));
-        return printed;
+        return printed.map(|()| false);
     }
-    let reason = explain_result(answer.code);
-    Err(failed(format!("the node rejected the transaction ({}): {reason}", answer.name)))
+    let (reason, until) = (explain_result(answer.code), packet.transaction.deadline.date_and_time());
+    Err(failed(format!(
+        "the node rejected the transaction ({}): {reason}. Who has it can announce it again until {until} UTC",
+        answer.name
+    )))
 }
 
 /// Prints what became of a transaction. The error says it, too, as `fate`: who sends the transaction again pays twice.

@@ -151,6 +151,12 @@ pub(super) const PATH: Kind<PathBuf> = form(
                     "begins with ~, which only a shell replaces, and only at the beginning of a word (--data ~/x); here %h is the home folder, and ./~ a folder of that name".to_owned()
                 );
             }
+            (text, _) if text.contains("${") || text.starts_with('$') => {
+                return Err("names a variable, which only a shell replaces; here %h is the home folder".to_owned());
+            }
+            (text, _) if text.contains('\\') => {
+                return Err("has a backslash, as paths of another system have; folders are separated by /".to_owned());
+            }
             (text, Some(home)) => text.replace("%h", &home.to_string_lossy()),
             (text, None) if text.contains("%h") => {
                 return Err("uses %h, but the home folder is not known".to_owned());

@@ -430,7 +430,7 @@ impl KnownPeers {
         let text = match network {
             "mainnet" => include_str!("peers-config_mainnet.json"),
             "testnet" => include_str!("peers-config_testnet.json"),
-            _ => "{}",
+            _ => r#"{"knownPeers":[]}"#,
         };
         // Nothing in the list depends on the network.
         let peers = KnownPeers::parse(text.as_bytes(), Context::trusted_store()).unwrap_or_default();

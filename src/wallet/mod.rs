@@ -18,7 +18,8 @@ pub mod values;
 
 pub use node::{AnnounceResult, Fate, NodeClient, NodeError, TransactionStatus, await_end, explain_result, printable};
 pub use transaction::{
-    SignedTransaction, TransferRequest, build, context, describe, is_signed_transaction, minimum_fee, read_transaction,
+    SignedTransaction, TransferRequest, build, context, describe, is_signed_transaction, levies, minimum_fee,
+    read_transaction,
 };
 
 /// One transaction of each kind as JSON.

@@ -66,17 +66,23 @@ impl NodeError {
                     | FetchError::Unreachable(_)
                     | FetchError::BadTarget
             ),
-            // The node itself says 503 while it is not ready.
-            NodeError::Rejected { status, .. } => *status >= 500 && *status != 503,
+            NodeError::Rejected { status, words, .. } => *status >= 500 && !is_not_ready(*status, words),
             NodeError::Stopped(_) | NodeError::StreamEnded { .. } | NodeError::Unusable(_) => true,
         }
     }
 }
 
+/// Returns whether a node that is not ready has done nothing. Others also say 503, such as a proxy that lost the answer.
+fn is_not_ready(status: u16, words: &str) -> bool {
+    status == 503 && words.starts_with("NIS_ILLEGAL_STATE_")
+}
+
 fn rejection(node: &str, route: &str, status: u16, words: &str) -> String {
     match status {
         429 => format!("the node {node} has received too many requests; wait a moment"),
-        503 => format!("the node {node} is not ready ({words}); try again when it has started"),
+        503 if is_not_ready(status, words) => {
+            format!("the node {node} is not ready ({words}); try again when it has started")
+        }
         _ => format!("the node {node} rejected {route} with status {status}: {words}"),
     }
 }
@@ -148,13 +154,19 @@ impl NodeClient {
         seconds.map(Timestamp).ok_or_else(|| self.invalid_answer(ROUTE, format!("time {millis}")))
     }
 
-    /// Returns the public key of an account, if the chain has revealed it.
-    pub fn public_key(&self, address: &Address) -> Result<Option<PublicKey>, NodeError> {
+    /// Returns the public key of an account, if the chain has revealed it. It is verified.
+    pub fn public_key(&self, address: &Address, network: NetworkByte) -> Result<Option<PublicKey>, NodeError> {
         const ROUTE: &str = "/account/get";
         let account: Map<String, Value> = self.get(ROUTE, &format!("?address={address}"), "/account")?;
         let key: Option<String> = self.member(ROUTE, &account.into(), "/publicKey")?;
         let key = key.map(|text| PublicKey::from_hex(&text)).transpose();
-        key.map_err(|error| self.invalid_answer(ROUTE, error))
+        let key = key.map_err(|error| self.invalid_answer(ROUTE, error))?;
+        match key {
+            Some(key) if Address::from_public_key(&key, network) != *address => {
+                Err(self.invalid_answer(ROUTE, "the public key of another account"))
+            }
+            key => Ok(key),
+        }
     }
 
     /// Returns a mosaic's definition and supply.

@@ -8,6 +8,7 @@ use crate::codec::json::JsonDecoder;
 use crate::codec::lenient_json::{self, Value};
 use crate::codec::{Context, Decoder, ReadError, SigningForm, limits, transaction};
 use crate::crypto::{self, KeyPair, PublicKey, Signature};
+use crate::model::mosaic::Levy;
 use crate::model::network::ChainParameters;
 use crate::model::transaction::{
     AggregateModification, LinkMode, Message, MessageKind, ModificationKind, MosaicDefinitionCreation, Multisig,
@@ -196,13 +197,25 @@ fn write(lines: &mut Lines<'_>, transaction: &Transaction) {
     }
     lines.field("fee", currency(transaction.fee));
     let seconds = i64::from(transaction.deadline.0) - i64::from(transaction.timestamp.0);
-    lines.field("valid", format!("from network second {}, for {seconds} s", transaction.timestamp));
+    lines.field("valid", format!("from {} UTC, for {seconds} s", transaction.timestamp.date_and_time()));
 }
 
 /// Returns the mosaics that a transfer moves, with their quantities in smallest units.
 pub(super) fn mosaics_sent(body: &Transfer) -> impl Iterator<Item = (&MosaicId, u128)> {
     let sent = |quantity| u128::from(quantity) * u128::from(body.amount.0) / u128::from(MICRO);
     body.mosaics.iter().map(move |mosaic| (&mosaic.id, sent(mosaic.quantity)))
+}
+
+/// Returns the levies that the sender of a transfer pays in addition, with their amounts in smallest units. `known`
+/// describes its mosaics.
+pub fn levies<'a>(transaction: &Transaction, known: &'a [MosaicEntry]) -> Vec<(&'a Levy, u64)> {
+    let Body::Transfer(body) = &transaction.body else { return Vec::new() };
+    let levy = |(id, sent): (&MosaicId, u128)| {
+        let definition = &known.iter().find(|entry| entry.definition.id == *id)?.definition;
+        let levy = definition.levy.as_ref()?;
+        Some((levy, u64::try_from(levy.amount(u64::try_from(sent).ok()?)).ok()?))
+    };
+    mosaics_sent(body).filter_map(levy).filter(|(_, amount)| *amount > 0).collect()
 }
 
 fn write_transfer(lines: &mut Lines<'_>, body: &Transfer) {

@@ -1,7 +1,8 @@
 //! Maintenance: removal of confirmed and expired transactions, and the rebuild of the overlay state that follows.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::admission::check_signatures;
@@ -32,6 +33,28 @@ pub struct Rebuild {
     /// Transactions of replaced blocks that are still to be accepted, after `pending`; each with the height of the last
     /// block before those replaced.
     returned: VecDeque<(Transaction, Height)>,
+    /// Those of them that were invalid, by time and order of arrival. Each is tried once more after all others, as it may
+    /// spend what another one pays.
+    retried: BTreeMap<(Timestamp, u64), (Rc<Transaction>, Height)>,
+}
+
+impl Rebuild {
+    /// Removes the next transaction of a replaced block, and returns it with the height of the last block before those
+    /// replaced, and whether it is tried again.
+    fn next_returned(&mut self) -> Option<(Transaction, Height, bool)> {
+        if let Some((transaction, common)) = self.returned.pop_front() {
+            return Some((transaction, common, false));
+        }
+        let (_, (transaction, common)) = self.retried.pop_first()?;
+        Some((Rc::unwrap_or_clone(transaction), common, true))
+    }
+
+    /// Returns the transactions of replaced blocks that are still to be accepted.
+    fn into_returned(self) -> VecDeque<(Transaction, Height)> {
+        let retried =
+            self.retried.into_values().map(|(transaction, common)| (Rc::unwrap_or_clone(transaction), common));
+        self.returned.into_iter().chain(retried).collect()
+    }
 }
 
 impl Mempool {
@@ -102,6 +125,7 @@ impl Mempool {
         }
         if let Some(unfinished) = &mut self.rebuild {
             unfinished.returned.retain(|(transaction, _)| !confirmed.contains(&transaction.hash()));
+            unfinished.retried.retain(|_, (transaction, _)| !confirmed.contains(&transaction.hash()));
         }
         let pending = self.content.by_fee.iter().map(|(.., number)| *number).collect();
         let returned = returned.into_iter().map(|transaction| (transaction, common));
@@ -132,9 +156,9 @@ impl Mempool {
     fn begin_rebuild(&mut self, pending: VecDeque<u64>, newly_returned: VecDeque<(Transaction, Height)>) {
         let content = MempoolContent { next_number: self.content.next_number, ..MempoolContent::default() };
         // Returned transactions that an unfinished rebuild has not reached are kept.
-        let mut returned = self.rebuild.take().map_or_else(VecDeque::new, |unfinished| unfinished.returned);
+        let mut returned = self.rebuild.take().map_or_else(VecDeque::new, Rebuild::into_returned);
         returned.extend(newly_returned);
-        self.rebuild = Some(Rebuild { content, pending, returned });
+        self.rebuild = Some(Rebuild { content, pending, returned, retried: BTreeMap::new() });
     }
 
     /// Returns whether a rebuild is in progress.
@@ -158,9 +182,10 @@ impl Mempool {
             (root, replaced_above) = (rebuild.content.drop_strangers(known, confirmed)?, None);
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root.clone(), &when(&root))
-        } else if let Some((transaction, common)) = rebuild.returned.pop_front() {
+        } else if let Some((transaction, common, is_retried)) = rebuild.next_returned() {
             self.last_id += 1;
             let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+            let whole = entry.transaction.clone();
             let entry = rebuild.content.drop_strangers(entry, confirmed)?;
             (root, replaced_above) = (MempoolEntry { id: self.last_id, ..entry }, Some(common));
             let good = check_signatures(&root, confirmed, &mut self.verifier);
@@ -170,6 +195,9 @@ impl Mempool {
                 // If the rebuild restarts, it is taken over without being published again.
                 self.content.push(root.clone());
                 self.fates.changed.extend(root.hashes.all());
+            } else if !is_retried && !matches!(outcome, Err(Rejection::Store(_))) {
+                rebuild.retried.insert((whole.timestamp, self.last_id), (whole, common));
+                return Ok(());
             }
             outcome
         } else {

@@ -207,6 +207,16 @@ pub struct Levy {
     pub fee: u64,
 }
 
+impl Levy {
+    /// Returns what is paid for a transfer of `quantity` smallest units. The product wraps at 64 bits.
+    pub fn amount(&self, quantity: u64) -> i64 {
+        match self.kind {
+            LevyKind::Absolute => self.fee as i64,
+            LevyKind::Percentile => (quantity as i64).wrapping_mul(self.fee as i64) / 10_000,
+        }
+    }
+}
+
 /// Definition of a mosaic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MosaicDefinition {

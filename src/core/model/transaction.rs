@@ -1,5 +1,6 @@
 //! The eight kinds of transactions, and blocks of them.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use super::address::{Address, NetworkByte};
@@ -285,6 +286,29 @@ pub struct Multisig {
     pub inner: Transaction,
     /// Cosignatures, each a [`Body::Cosignature`], ordered by signer address, one per signer.
     pub cosignatures: Vec<Transaction>,
+}
+
+impl Multisig {
+    /// Returns which of the account's cosignatories count, and how many of these must sign. One that the transaction
+    /// deletes does not count.
+    pub fn counting_signers(
+        &self,
+        cosignatories: BTreeSet<Address>,
+        min_cosignatories: u32,
+        network: NetworkByte,
+    ) -> (BTreeSet<Address>, usize) {
+        let (total, mut counting) = (cosignatories.len(), cosignatories);
+        if let Body::AggregateModification(body) = &self.inner.body {
+            for deleted in body.modifications.iter().filter(|one| one.kind == ModificationKind::Delete) {
+                counting.remove(&Address::from_public_key(&deleted.cosignatory, network));
+            }
+        }
+        let required = match min_cosignatories as usize {
+            needed if needed == 0 || needed == total => counting.len(),
+            needed => needed,
+        };
+        (counting, required)
+    }
 }
 
 /// Body of a namespace provision.

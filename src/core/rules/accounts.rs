@@ -220,17 +220,7 @@ pub fn signatures_are_complete(body: &Multisig, subject: &TransactionContext<'_>
     let mut signers: BTreeSet<Address> = body.cosignatures.iter().map(|one| address(&one.signer)).collect();
     signers.insert(subject.signer);
     require(signers.is_subset(&cosignatories), FailureMultisigInvalidCosigners)?;
-    let modifications = match &body.inner.body {
-        Body::AggregateModification(body) => body.modifications.as_slice(),
-        _ => &[],
-    };
-    let deleted = modifications.iter().filter(|m| m.kind == ModificationKind::Delete);
-    let deleted: BTreeSet<Address> = deleted.map(|m| address(&m.cosignatory)).collect();
-    let signed = signers.difference(&deleted).count();
-    // All signers are cosignatories, so comparing counts suffices.
-    let needed = match context.account(&account)?.min_cosignatories as usize {
-        needed if needed == 0 || needed == cosignatories.len() => cosignatories.difference(&deleted).count(),
-        needed => needed,
-    };
-    require(signed >= needed, FailureMultisigInvalidCosigners)
+    let needed = context.account(&account)?.min_cosignatories;
+    let (counting, required) = body.counting_signers(cosignatories, needed, context.network.byte);
+    require(signers.intersection(&counting).count() >= required, FailureMultisigInvalidCosigners)
 }

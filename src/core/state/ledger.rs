@@ -14,7 +14,6 @@ use super::hashes::{self, HashEpoch};
 use super::importances::Outlink;
 use super::{Exception, StateError, StateResult, mosaics};
 use crate::crypto::PublicKey;
-use crate::model::mosaic::LevyKind;
 use crate::model::transaction::{Hashes, LinkMode, Modification, ModificationKind, SupplyChangeKind, Transfer};
 use crate::model::units::MICRO;
 use crate::model::{
@@ -139,11 +138,7 @@ fn levy_effect(
     let Some(levy) = mosaics::mosaic(state, mosaic)?.and_then(|entry| entry.definition.levy) else {
         return Ok(None);
     };
-    let amount = match levy.kind {
-        LevyKind::Absolute => levy.fee as i64,
-        // The product wraps at 64 bits.
-        LevyKind::Percentile => (quantity as i64).wrapping_mul(levy.fee as i64) / 10_000,
-    };
+    let amount = levy.amount(quantity);
     let negative = || Exception::argument(format!("quantity ({amount}) must be non-negative"));
     let amount = u64::try_from(amount).map_err(|_| negative())?;
     if amount == 0 {
