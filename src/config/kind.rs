@@ -492,6 +492,19 @@ mod tests {
     }
 
     #[test]
+    fn a_path_of_a_shell_or_of_another_system_is_no_path() {
+        for (text, words) in [
+            ("~/nem", "only a shell replaces"),
+            ("${user.home}/nem", "only a shell replaces"),
+            ("$HOME/nem", "only a shell replaces"),
+            ("C:\\nem", "backslash"),
+        ] {
+            assert!(parsed(PATH, text).is_err_and(|error| error.contains(words)), "{text}");
+        }
+        assert_eq!(parsed(PATH, "/srv/a$b~c"), Ok(PathBuf::from("/srv/a$b~c")));
+    }
+
+    #[test]
     fn integers_keep_to_their_bounds() {
         assert_eq!(parse_integer(" +7 ", 0, 9), Ok(7));
         assert_eq!(parse_integer("-1", -1, 9), Ok(-1));

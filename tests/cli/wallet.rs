@@ -340,7 +340,14 @@ fn an_announcement_whose_answer_is_lost_says_that_it_may_have_been_accepted() {
     let said =
         format!("{hash} may have been accepted: do not send it again; `nisd status-of {hash} --node {url}` shows");
     lost.expect_failure(1, &[&said, "status 502"]);
-    let refused = send(503).0.expect_failure(1, &["is not ready"]);
+    // A proxy also says so after it has lost the answer.
+    let said = format!("{hash} may have been accepted: do not send it again");
+    send(503).0.expect_failure(1, &[&said, "status 503"]);
+    let node = MockNode::start(|request| {
+        let is_announced = request.line.starts_with("POST /transaction/announce");
+        is_announced.then(|| failure(503, "NIS_ILLEGAL_STATE_LOADING_CHAIN")).flatten()
+    });
+    let refused = node.send(&["--amount", "1"]).expect_failure(1, &["is not ready"]);
     assert!(!refused.stderr.contains("may have been accepted"), "{}", refused.stderr);
 }
 
@@ -440,6 +447,10 @@ fn an_encrypted_message_is_read_by_its_recipient() {
     let alice = PublicKey::from_hex(ALICE_PUBLIC).expect("a key");
     let plain = cipher::decrypt(&bob, &alice, payload).expect("a payload").expect("the right key");
     assert_eq!(plain, b"for your eyes");
+
+    let node = MockNode::with(account, answer(json!(ALICE_PUBLIC)));
+    let ended = node.send(&["--amount", "1", "--encrypt", "x"]);
+    ended.expect_failure(1, &["the public key of another account"]);
 
     let node = MockNode::with(account, answer(Value::Null));
     node.send(&["--amount", "1", "--encrypt", "x"]).expect_failure(1, &["does not know the recipient's public key"]);
@@ -651,10 +662,52 @@ fn a_transaction_that_the_node_knows_already_is_announced_again_without_an_error
             "POST /transaction/announce" => Some(MockResponse::Json(200, announcement(request, 0, "NEUTRAL"))),
             _ => status_response(request, status.clone()),
         });
-        let ended = node.send(&["--amount", "1"]);
+        let place = WalletFolder::new();
+        let signed = node.send(&["--amount", "1", "--dry-run"]).expect_success().text();
+        let ended = run(["announce", &place.file("signed.json", &signed), "--node", &node.url]);
         assert!(ended.text().starts_with("result: NEUTRAL\n"), "{}", ended.text());
         assert_contains(&ended.expect_success().stderr, &[words]);
+        // Who sends wants another payment.
+        let ended = node.send(&["--amount", "1"]);
+        ended.expect_failure(1, &[words, "an equal transaction was sent before, in the same second"]);
     }
+}
+
+#[test]
+fn nothing_is_signed_with_the_time_of_a_node_that_is_ahead() {
+    let now = std::time::UNIX_EPOCH.elapsed().expect("a time").as_millis() as i64 - 1_427_587_585_000;
+    let node_at = |millis: i64| MockNode::with("GET /time-sync/network-time", json!({"receiveTimeStamp": millis}));
+    node_at(now + 500_000).send(&["--amount", "1"]).expect_success();
+    let node = node_at(now + 700_000);
+    node.send(&["--amount", "1"]).expect_failure(1, &["nothing is signed: the node's time is", "Set the clock"]);
+    assert!(!node.lines().iter().any(|line| line.starts_with("POST")));
+}
+
+#[test]
+fn levies_are_shown_with_their_amounts_and_those_in_xem_are_bounded_like_fees() {
+    let node_with = |levy: Value| {
+        let mut definition = example("E5")["transaction"]["mosaicDefinition"].clone();
+        definition["levy"] = levy;
+        MockNode::start(move |request| match request.line.as_str() {
+            "GET /mosaic/definition?mosaicId=devnet:coin" => Some(MockResponse::Json(200, definition.clone())),
+            "GET /mosaic/supply?mosaicId=devnet:coin" => {
+                Some(MockResponse::Json(200, json!({"mosaicId": {}, "supply": 1_500_000})))
+            }
+            _ => None,
+        })
+    };
+    let levy = |kind: i32, namespace: &str, name: &str, fee: u64| {
+        let mosaic = json!({"namespaceId": namespace, "name": name});
+        json!({"type": kind, "recipient": BOB, "mosaicId": mosaic, "fee": fee})
+    };
+    let arguments = ["--mosaic", "devnet:coin=5000"];
+    let share = node_with(levy(2, "devnet", "coin", 20)).send(&arguments).expect_success();
+    assert_contains(&share.stderr, &["a levy of 10 smallest units of devnet:coin is paid in addition"]);
+    let small = node_with(levy(1, "nem", "xem", 1_000_000)).send(&arguments).expect_success();
+    assert_contains(&small.stderr, &["a levy of 1 XEM is paid in addition"]);
+    let large = node_with(levy(1, "nem", "xem", 9_000_000_000_000));
+    large.send(&arguments).expect_failure(2, &["fee and levy of 9000000", "--allow-high-fee"]);
+    large.send(&[&arguments[..], &["--allow-high-fee"]].concat()).expect_success();
 }
 
 #[test]
@@ -907,6 +960,8 @@ fn execute(arguments: &[&str]) -> Result<(), CommandError> {
 fn waiting_ends_some_time_after_the_deadline() {
     let node = MockNode::start(|request| match request.line.as_str() {
         line if line.starts_with("GET /transaction/get") => failure(400, "Hash was not found in cache"),
+        // As the clock of the system here.
+        "GET /time-sync/network-time" => Some(MockResponse::Json(200, json!({"receiveTimeStamp": 0}))),
         _ => None,
     });
     let place = WalletFolder::new();

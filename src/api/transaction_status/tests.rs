@@ -12,7 +12,10 @@ use crate::chain::{ChainSnapshot, rollback};
 use crate::codec::json::JsonEncoder;
 use crate::crypto::{KeyPair, PrivateKey};
 use crate::mempool::Mempool;
-use crate::model::transaction::{Cosignature, Multisig, ProvisionNamespace, Transfer, wire_version};
+use crate::model::transaction::{
+    AggregateModification, Cosignature, Modification, ModificationKind, Multisig, ProvisionNamespace, Transfer,
+    wire_version,
+};
 use crate::model::{Amount, Body, Hash256, Height, Timestamp, Transaction};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
 use crate::state::{Account, VestedBalance};
@@ -195,6 +198,22 @@ fn a_rolled_back_transaction_is_unconfirmed_again_and_can_be_confirmed_in_anothe
     assert_eq!((&before["height"], &after["height"], &after["confirmations"]), (&json!(2), &json!(3), &json!(2)));
     assert_ne!(before["blockHash"], after["blockHash"]);
     assert_eq!(world.word(&outer), "unconfirmed");
+}
+
+#[test]
+fn a_cosignatory_that_is_being_removed_neither_signs_nor_is_missing() {
+    let mut world = World::new();
+    let (now, deadline) = (world.now, Timestamp(world.now.0 + 3_600));
+    let removed = Modification { kind: ModificationKind::Delete, cosignatory: pair_of(COSIGNATORIES[1]).public() };
+    let body = AggregateModification { modifications: vec![removed], min_cosignatories_change: Some(-1) };
+    let inner = Transaction { signature: None, ..signed(MULTISIG, now, deadline, Body::AggregateModification(body)) };
+    let inner = Transaction { version: wire_version(NETWORK, 2), ..inner };
+    let outer = Body::Multisig(Box::new(Multisig { inner, cosignatures: Vec::new() }));
+    let outer = signed(COSIGNATORIES[0], now, deadline, outer);
+    assert!(world.announce(&outer).is_ok());
+    let initiator = address_of(&pair_of(COSIGNATORIES[0]).public());
+    let expected = json!({"signed": [{"address": initiator.as_str()}], "missing": [], "required": 1});
+    assert_eq!(world.status(outer.hash())["multisig"], expected);
 }
 
 #[test]

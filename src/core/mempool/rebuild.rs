@@ -33,26 +33,26 @@ pub struct Rebuild {
     /// Transactions of replaced blocks that are still to be accepted, after `pending`; each with the height of the last
     /// block before those replaced.
     returned: VecDeque<(Transaction, Height)>,
-    /// Those of them that were invalid, by time and order of arrival. Each is tried once more after all others, as it may
-    /// spend what another one pays.
-    retried: BTreeMap<(Timestamp, u64), (Rc<Transaction>, Height)>,
+    /// Those of them that were invalid, by time and order of arrival, each with its fate. Each is tried once more after all
+    /// others, as it may spend what another one pays.
+    retried: BTreeMap<(Timestamp, u64), (Rc<Transaction>, Height, Fate)>,
 }
 
 impl Rebuild {
     /// Removes the next transaction of a replaced block, and returns it with the height of the last block before those
-    /// replaced, and whether it is tried again.
-    fn next_returned(&mut self) -> Option<(Transaction, Height, bool)> {
+    /// replaced; if it is tried again, also with its fate.
+    fn next_returned(&mut self) -> Option<(Transaction, Height, Option<Fate>)> {
         if let Some((transaction, common)) = self.returned.pop_front() {
-            return Some((transaction, common, false));
+            return Some((transaction, common, None));
         }
-        let (_, (transaction, common)) = self.retried.pop_first()?;
-        Some((Rc::unwrap_or_clone(transaction), common, true))
+        let (_, (transaction, common, fate)) = self.retried.pop_first()?;
+        Some((Rc::unwrap_or_clone(transaction), common, Some(fate)))
     }
 
     /// Returns the transactions of replaced blocks that are still to be accepted.
     fn into_returned(self) -> VecDeque<(Transaction, Height)> {
-        let retried =
-            self.retried.into_values().map(|(transaction, common)| (Rc::unwrap_or_clone(transaction), common));
+        let retried = self.retried.into_values();
+        let retried = retried.map(|(transaction, common, _)| (Rc::unwrap_or_clone(transaction), common));
         self.returned.into_iter().chain(retried).collect()
     }
 }
@@ -125,7 +125,7 @@ impl Mempool {
         }
         if let Some(unfinished) = &mut self.rebuild {
             unfinished.returned.retain(|(transaction, _)| !confirmed.contains(&transaction.hash()));
-            unfinished.retried.retain(|_, (transaction, _)| !confirmed.contains(&transaction.hash()));
+            unfinished.retried.retain(|_, (transaction, ..)| !confirmed.contains(&transaction.hash()));
         }
         let pending = self.content.by_fee.iter().map(|(.., number)| *number).collect();
         let returned = returned.into_iter().map(|transaction| (transaction, common));
@@ -175,19 +175,19 @@ impl Mempool {
             let now = if is_clock_disputed { valid_time(&root.transaction, confirmed.now) } else { confirmed.now };
             ChainSnapshot { now, ..*confirmed }
         };
-        // A transaction of a replaced block comes with the height of the last common block.
-        let (root, replaced_above);
+        // A transaction of a replaced block comes with the height of the last common block, and its fate if it is retried.
+        let (root, replaced);
         let outcome = if let Some(number) = rebuild.pending.pop_front() {
             let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
-            (root, replaced_above) = (rebuild.content.drop_strangers(known, confirmed)?, None);
+            (root, replaced) = (rebuild.content.drop_strangers(known, confirmed)?, None);
             // Its signatures were checked when it arrived, and it is not published again.
             rebuild.content.insert(root.clone(), &when(&root))
-        } else if let Some((transaction, common, is_retried)) = rebuild.next_returned() {
+        } else if let Some((transaction, common, fate)) = rebuild.next_returned() {
             self.last_id += 1;
             let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
             let whole = entry.transaction.clone();
             let entry = rebuild.content.drop_strangers(entry, confirmed)?;
-            (root, replaced_above) = (MempoolEntry { id: self.last_id, ..entry }, Some(common));
+            (root, replaced) = (MempoolEntry { id: self.last_id, ..entry }, Some((whole, common, fate)));
             let good = check_signatures(&root, confirmed, &mut self.verifier);
             let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), &when(&root)));
             if let Ok(accepted) = &outcome {
@@ -195,9 +195,6 @@ impl Mempool {
                 // If the rebuild restarts, it is taken over without being published again.
                 self.content.push(root.clone());
                 self.fates.changed.extend(root.hashes.all());
-            } else if !is_retried && !matches!(outcome, Err(Rejection::Store(_))) {
-                rebuild.retried.insert((whole.timestamp, self.last_id), (whole, common));
-                return Ok(());
             }
             outcome
         } else {
@@ -216,8 +213,14 @@ impl Mempool {
             return Ok(());
         }
         // It has become invalid and is dropped.
-        let fate = match replaced_above {
-            Some(common) => Fate::Replaced(result, rebuild.content.conflict(&root, result, common, confirmed, budget)?),
+        let fate = match replaced {
+            Some((whole, common, None)) => {
+                let conflict = rebuild.content.conflict(&root, result, common, confirmed, budget)?;
+                let place = (whole.timestamp, self.last_id);
+                rebuild.retried.insert(place, (whole, common, Fate::Replaced(result, conflict)));
+                return Ok(());
+            }
+            Some((.., Some(fate))) => fate,
             // Nobody finds it any more from now on, not only when the rebuild is complete.
             None => {
                 self.content.entries.remove(&root.number);

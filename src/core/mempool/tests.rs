@@ -225,6 +225,30 @@ fn a_rolled_back_transaction_is_published_once() {
 }
 
 #[test]
+fn a_rolled_back_payment_that_spends_what_another_one_paid_returns_whatever_their_order() {
+    let mut scene = Scene::new();
+    // Blocks are rolled back from the highest one down.
+    let (spending, paid, impossible) = (payment(3, 120), payment(1, 50), payment(2, 1_000));
+    let returned = vec![impossible.clone(), spending.clone(), paid.clone()];
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), returned);
+    assert_eq!(scene.published(), [paid, spending]);
+    assert!(matches!(fate(&scene, &impossible), Some(Fate::Replaced(..))));
+}
+
+#[test]
+fn what_a_rebuild_was_about_to_try_again_is_tried_after_the_next_change_of_the_chain() {
+    let mut scene = Scene::new();
+    let (spending, paid, confirmed) = (payment(3, 120), payment(1, 50), payment(2, 1_000));
+    let returned = vec![confirmed.clone(), spending.clone()];
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), returned);
+    scene.work();
+    scene.work();
+    scene.pool.chain_changed(Height(1000), hashes(&[&confirmed]), vec![paid.clone()]);
+    assert_eq!(scene.published(), [paid, spending]);
+    assert_eq!(fate(&scene, &confirmed), None);
+}
+
+#[test]
 fn a_rolled_back_transaction_that_is_confirmed_again_does_not_return_to_the_mempool() {
     let mut scene = Scene::new();
     let [back, still_out, gone] = [payment(1, 1), payment(2, 1), payment(3, 1)];
