@@ -485,6 +485,10 @@ fn the_status_of_a_transaction_names_where_it_is_or_what_became_of_it() {
     unfunded.signature = Some(pair().sign(&unfunded.signed_bytes()));
     let unconfirmed = multisig_with_cosignatures(7);
     node.mempool.add_unchecked(unconfirmed.clone(), NETWORK);
+    let account = unconfirmed.inner().unwrap().signer_address(NETWORK);
+    for one in std::iter::once(&unconfirmed).chain(unconfirmed.cosignatures()) {
+        scene.put_cosignatory_of(account, one.signer_address(NETWORK));
+    }
     let body = announcement(&unfunded, &hex::encode(unfunded.signature.unwrap().0));
     TestRequest::new("POST /transaction/announce").json(&body).send_to_node(&mut api, &scene, &mut node);
     let mut status = |hash: &str| {
