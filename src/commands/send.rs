@@ -238,8 +238,8 @@ impl<'a> Sender<'a> {
         if !submit(&mut self.node, &packet, self.stop)? {
             // Another time stamp would pay twice if the node lied.
             return Err(failed(
-                "an equal transaction was sent before, in the same second, and this is no second one: if another payment \
-                 is meant, run the command again",
+                "an equal transaction was sent before, in the same second, so nothing more is paid; run the command again \
+                 if another payment is meant",
             ));
         }
         if self.how.wait { wait(&self.node, &packet, self.system) } else { Ok(()) }

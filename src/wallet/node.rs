@@ -72,7 +72,8 @@ impl NodeError {
     }
 }
 
-/// Returns whether a node that is not ready has done nothing. Others also say 503, such as a proxy that lost the answer.
+/// Returns whether a node itself says that it is not ready; it has done nothing then. A proxy that lost the answer also
+/// answers 503.
 fn is_not_ready(status: u16, words: &str) -> bool {
     status == 503 && words.starts_with("NIS_ILLEGAL_STATE_")
 }
