@@ -397,7 +397,8 @@ impl<'g> Harness<'g> {
     }
 
     fn complete(&mut self) {
-        let steps = self.pool.len() + self.rolled_back.len() + self.announced.len() + 2;
+        // Each that a reorganisation returned may take two steps.
+        let steps = self.pool.len() + 2 * self.rolled_back.len() + self.announced.len() + 2;
         for _ in 0..=steps {
             if !self.pool.is_rebuilding() {
                 return;
