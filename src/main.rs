@@ -81,9 +81,9 @@ fn run(line: CommandLine) -> Result<(), CommandError> {
             commands::import::import(command, &log_notices(settings()?), SYSTEM, stop_on_signals()?)
         }
         Command::Dump(command) => commands::store::dump(command, &settings()?, stop_on_signals()?),
-        Command::Rollback(command) => commands::reindex::rollback(command, &settings()?, SYSTEM),
+        Command::Rollback(command) => commands::reindex::rollback(command, &settings()?, SYSTEM, stop_on_signals()?),
         Command::Check(command) => commands::import::check(command, &settings()?, SYSTEM, stop_on_signals()?),
-        Command::Reindex(command) => commands::reindex::reindex(command, &settings()?, SYSTEM),
+        Command::Reindex(command) => commands::reindex::reindex(command, &settings()?, SYSTEM, &stop_on_signals()?),
         Command::Backup(command) => commands::backup::backup(command, &settings()?, SYSTEM, stop_on_signals()?),
         Command::Digest(command) => commands::store::digest(command, &settings()?, stop_on_signals()?),
         Command::Export(command) => commands::store::export(command, &settings()?, stop_on_signals()?),

@@ -65,7 +65,7 @@ pub struct Check {
 pub fn import(command: &Import, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let files = open_block_files(&command.blocks, &stop)?;
     let nemesis = nemesis_of(settings)?;
-    let store = open_or_rebuild(settings, system)?;
+    let store = open_or_rebuild(settings, system, &stop)?;
     if let Some(checkpoint) = command.trust_below {
         if files.iter().any(|file| file.progress().1.is_none()) {
             return Err(failed("--trust-below reads the blocks twice, which a pipe does not allow; name a file"));

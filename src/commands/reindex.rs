@@ -15,16 +15,17 @@ use crate::state::{self, HistoryRange};
 use crate::store::{self, AccessMode, ChainIdentity, Read, SCHEMA, Store, StoreError, StoreRebuild, Table};
 
 /// Runs `nisd reindex`.
-pub fn reindex(command: &StoreArguments, settings: &Settings, system: System) -> Result<(), CommandError> {
+pub fn reindex(command: &StoreArguments, settings: &Settings, system: System, stop: &Stop) -> Result<(), CommandError> {
     let configured = command.config.is_some().then_some(&settings.network);
-    let rebuilt = Rebuild::begin(&command.data, configured, settings).and_then(|rebuild| rebuild.run(settings, system));
+    let rebuilt =
+        Rebuild::begin(&command.data, configured, settings).and_then(|rebuild| rebuild.run(settings, system, stop));
     let told = rebuilt.and_then(|(store, network)| Ok(log_history(&store, &network)?));
     told.map_err(|error| in_folder(error, &command.data))
 }
 
 /// Opens the store of the settings for writing, or creates it. A store of an older version is rebuilt first.
-pub fn open_or_rebuild(settings: &Settings, system: System) -> Result<Store, CommandError> {
-    rebuild_if_outdated(&settings.data, Some(&settings.network), settings, system)?;
+pub fn open_or_rebuild(settings: &Settings, system: System, stop: &Stop) -> Result<Store, CommandError> {
+    rebuild_if_outdated(&settings.data, Some(&settings.network), settings, system, stop)?;
     open_current(settings)
 }
 
@@ -41,9 +42,10 @@ fn rebuild_if_outdated(
     configured: Option<&Network>,
     settings: &Settings,
     system: System,
+    stop: &Stop,
 ) -> Result<(), CommandError> {
     let Some(rebuild) = Rebuild::begin_if_outdated(folder, configured, settings)? else { return Ok(()) };
-    rebuild.run(settings, system).map(drop).map_err(|error| in_folder(error, folder))
+    rebuild.run(settings, system, stop).map(drop).map_err(|error| in_folder(error, folder))
 }
 
 fn in_folder(error: CommandError, folder: &Path) -> CommandError {
@@ -103,13 +105,13 @@ impl Rebuild {
         Ok(Rebuild { replacement, network, tip })
     }
 
-    /// Builds the new store and installs it.
-    fn run(self, settings: &Settings, system: System) -> Result<(Store, Network), CommandError> {
+    /// Builds the new store and installs it. If it must stop, the next rebuild continues from there.
+    fn run(self, settings: &Settings, system: System, stop: &Stop) -> Result<(Store, Network), CommandError> {
         self.with_importer(settings, |importer, _| {
             // The clock does not matter to blocks that were verified before.
             let clock = ClockMode::Still(Timestamp::MAX);
             let last = importer.rebuild_target();
-            import_blocks(importer, clock, system, &Stop::default(), last, None).map(drop)
+            import_blocks(importer, clock, system, stop, last, None).map(drop)
         })?;
         self.install()
     }
@@ -177,10 +179,10 @@ pub struct Rollback {
 }
 
 /// `nisd rollback`.
-pub fn rollback(command: &Rollback, settings: &Settings, system: System) -> Result<(), CommandError> {
+pub fn rollback(command: &Rollback, settings: &Settings, system: System, stop: Stop) -> Result<(), CommandError> {
     let configured = command.store.config.is_some().then_some(&settings.network);
-    rebuild_if_outdated(&command.store.data, configured, settings, system)?;
-    let (store, _) = open_existing(&command.store, settings, AccessMode::Exclusive, Stop::default())?;
+    rebuild_if_outdated(&command.store.data, configured, settings, system, &stop)?;
+    let (store, _) = open_existing(&command.store, settings, AccessMode::Exclusive, stop)?;
     let mut batch = store.begin_write()?;
     chain::rollback(&mut batch, command.to)?;
     batch.commit()?;
@@ -302,20 +304,32 @@ mod tests {
         else {
             unreachable!()
         };
-        rollback(&command, &settings, SYSTEM).unwrap();
+        rollback(&command, &settings, SYSTEM, Stop::default()).unwrap();
         assert_eq!(digest(folder.path()), whole("7"));
 
         // A start of the node does the same.
         let folder = old_store("20");
         let (_, settings) = read(folder.path(), "run", &["--config".into(), tiny("network.properties")]);
-        let store = open_or_rebuild(&settings, SYSTEM).unwrap();
+        let store = open_or_rebuild(&settings, SYSTEM, &Stop::default()).unwrap();
         assert_eq!(state::digest(&store.snapshot().unwrap()).unwrap(), whole("20"));
         drop(store);
         assert!(!folder.path().join("reindex").exists());
 
         let folder = old_store("20");
         let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
-        reindex(&command, &settings, SYSTEM).unwrap();
+        reindex(&command, &settings, SYSTEM, &Stop::default()).unwrap();
+        assert_eq!(digest(folder.path()), whole("20"));
+    }
+
+    #[test]
+    fn a_rebuild_that_is_stopped_leaves_the_store_and_continues_with_the_same_command() {
+        let folder = old_store("20");
+        let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
+        let said = reindex(&command, &settings, SYSTEM, &Stop::new(true.into())).unwrap_err().to_string();
+        assert!(said.contains("stopped after height 0; the same command continues"), "{said}");
+        assert!(matches!(open(folder.path()), Err(StoreError::OlderSchema { .. })));
+        assert!(folder.path().join("reindex").exists());
+        reindex(&command, &settings, SYSTEM, &Stop::default()).unwrap();
         assert_eq!(digest(folder.path()), whole("20"));
     }
 
@@ -334,7 +348,7 @@ mod tests {
         places.iter().for_each(|at| bytes[*at] ^= 1);
         std::fs::write(&data, bytes).unwrap();
         let (Command::Reindex(command), settings) = read(folder.path(), "reindex", &[]) else { unreachable!() };
-        let said = reindex(&command, &settings, SYSTEM).unwrap_err().to_string();
+        let said = reindex(&command, &settings, SYSTEM, &Stop::default()).unwrap_err().to_string();
         assert!(said.contains("height 2"), "{said}");
     }
 
@@ -343,7 +357,10 @@ mod tests {
         let folder = old_store("20");
         let (_, mut settings) = read(folder.path(), "run", &["--config".into(), tiny("network.properties")]);
         settings.network.chain.target_time += 1;
-        let said = open_or_rebuild(&settings, SYSTEM).err().map(|error| error.to_string()).unwrap_or_default();
+        let said = open_or_rebuild(&settings, SYSTEM, &Stop::default())
+            .err()
+            .map(|error| error.to_string())
+            .unwrap_or_default();
         assert!(said.contains("nis.blockGenerationTargetTime"), "{said}");
         assert!(matches!(open(folder.path()), Err(StoreError::OlderSchema { .. })));
     }
