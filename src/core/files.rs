@@ -26,7 +26,7 @@ const FOLDER_MODE: u32 = 0o755;
 pub const FILE_MODE: u32 = 0o600;
 /// Mode of another file of a user, of which the umask takes away.
 pub const SHARED_MODE: u32 = 0o666;
-/// Beginning of the name of an [`Output`] until it is complete.
+/// Beginning of the name of a new file until it is complete.
 const UNFINISHED: &str = "nisd-unfinished-";
 /// Largest list of users that is read, in bytes.
 const MAX_USERS_BYTES: usize = 1 << 20;
@@ -353,7 +353,7 @@ impl Output {
             if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
                 return Err(Errno::ISDIR.into());
             }
-            return Ok(Output::File(unfinished(&target)?, target));
+            return Ok(Output::File(unfinished(&target, SHARED_MODE)?, target));
         };
         // A file that may not be written may not be replaced either.
         let present = OpenOptions::new().write(true).open(path)?;
@@ -367,7 +367,7 @@ impl Output {
             present.set_len(0)?;
             return Ok(Output::Stream(present));
         }
-        let file = unfinished(&target)?;
+        let file = unfinished(&target, SHARED_MODE)?;
         file.as_file().set_permissions(found.permissions())?;
         Ok(Output::File(file, target))
     }
@@ -395,7 +395,7 @@ impl Output {
 
 /// Writes a temporary file beside `path`, which is to get that name.
 fn new_file(path: &Path, mode: u32, parts: &[&[u8]]) -> io::Result<NamedTempFile> {
-    let file = temporary(path, ".tmp", mode)?;
+    let file = unfinished(path, mode)?;
     for part in parts {
         // An error of the temporary file itself would have its path instead of the system's number.
         file.as_file().write_all(part)?;
@@ -403,12 +403,19 @@ fn new_file(path: &Path, mode: u32, parts: &[&[u8]]) -> io::Result<NamedTempFile
     Ok(file)
 }
 
-/// Creates a temporary file for a long output beside `path`, and removes those of killed commands there. A command that
-/// writes holds a lock on its own.
-fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
+/// Creates a temporary file beside `path`, and removes those of killed commands there. A command that writes holds a lock on
+/// its own. Dropping it removes it.
+fn unfinished(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
     /// Seconds for which a file may be without its lock.
     const NEW: i64 = 60;
-    let file = temporary(path, UNFINISHED, SHARED_MODE)?;
+    // A file that is replaced keeps its owner.
+    let owner = match fs::symlink_metadata(path) {
+        Ok(replaced) if geteuid().is_root() && replaced.is_file() => Some((replaced.uid(), replaced.gid())),
+        _ => owner_beside(path)?,
+    };
+    let create = |path: &Path| OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path);
+    let file = tempfile::Builder::new().prefix(UNFINISHED).make_in(folder_of(path), create)?;
+    give(file.as_file(), owner)?;
     // Without locks nothing is removed.
     let _ = file.as_file().try_lock();
     let now = file.as_file().metadata()?.mtime();
@@ -420,19 +427,6 @@ fn unfinished(path: &Path) -> io::Result<NamedTempFile> {
             let _ = fs::remove_file(left.path());
         }
     }
-    Ok(file)
-}
-
-/// Creates a temporary file beside `path`. Dropping it removes it.
-fn temporary(path: &Path, prefix: &str, mode: u32) -> io::Result<NamedTempFile> {
-    // A file that is replaced keeps its owner.
-    let owner = match fs::symlink_metadata(path) {
-        Ok(replaced) if geteuid().is_root() && replaced.is_file() => Some((replaced.uid(), replaced.gid())),
-        _ => owner_beside(path)?,
-    };
-    let create = |path: &Path| OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path);
-    let file = tempfile::Builder::new().prefix(prefix).make_in(folder_of(path), create)?;
-    give(file.as_file(), owner)?;
     Ok(file)
 }
 
