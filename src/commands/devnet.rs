@@ -70,7 +70,7 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
         DevnetCommand::Show { http_port, .. } => {
             // A running node may have been started with other flags.
             let running = if http_port.is_none() { LocalCookie::url_in(&devnet.folder).ok() } else { None };
-            print_introduction(devnet, settings, &running.unwrap_or_else(|| settings.url()))
+            print(&introduction(devnet, settings, &running.unwrap_or_else(|| settings.url())))
         }
         DevnetCommand::ExportConfig { output, host, .. } => {
             let (url, files) = join_files(settings, host.as_deref())?;
@@ -91,12 +91,12 @@ pub fn devnet(command: &DevnetCommand, settings: &Settings, devnet: &Devnet) -> 
     }
 }
 
-/// Prints how to use a private network: its accounts, and commands to copy for its node at a URL.
-pub fn print_introduction(devnet: &Devnet, settings: &Settings, url: &str) -> Result<(), CommandError> {
+/// Describes how to use a private network: its accounts, and commands to copy for its node at a URL.
+pub fn introduction(devnet: &Devnet, settings: &Settings, url: &str) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "nisd".to_owned());
     let (summary, accounts) = (summary(devnet, settings), accounts(devnet));
     let commands = commands(devnet, settings, url, &shell_word(&program));
-    print(&format!("\n{summary}\n\n{accounts}\nIn another terminal:\n\n{commands}\n"))
+    format!("\n{summary}\n\n{accounts}\nIn another terminal:\n\n{commands}\n")
 }
 
 fn summary(devnet: &Devnet, settings: &Settings) -> String {
@@ -395,12 +395,6 @@ impl Devnet {
                     "there is no private network in {shown}; nisd run creates one, and --data names another folder"
                 )));
             }
-            (true, Some((true, _))) => {
-                return Err(usage(format!(
-                    "the private network in {shown} already has its keys; choose another folder with --data, or remove this \
-                     one"
-                )));
-            }
             (true, _) => {}
         }
         let settings = Settings { data: folder.clone(), ..config::load(Some(&file), flags, home)? };
@@ -410,7 +404,7 @@ impl Devnet {
         if made != settings.network {
             return Err(usage(format!(
                 "the private network in {shown} was created with another block time or other rules, which cannot change \
-                 later; choose another folder with --data, or remove this one"
+                 later; choose another folder with --data"
             )));
         }
         let mut accounts = Vec::new();
@@ -423,6 +417,12 @@ impl Devnet {
                 let balance = role.balance(settings.network.chain.target_time);
                 accounts.push(Account { role, address, balance, key_file, is_demo });
             }
+        }
+        if matches!(make_with, Some((true, _))) && accounts.iter().any(|account| account.is_demo) {
+            return Err(usage(format!(
+                "the private network in {shown} has demo keys, which others know; omit --fresh-keys, or choose another \
+                 folder with --data"
+            )));
         }
         Ok((Devnet { folder, accounts }, settings))
     }

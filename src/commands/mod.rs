@@ -481,6 +481,19 @@ fn print(text: &str) -> Result<(), CommandError> {
     StandardOutput.write_all(text.as_bytes()).and_then(|()| StandardOutput.flush()).map_err(CommandError::output)
 }
 
+/// Writes to standard output what is accepted there within a moment: a node does not wait for its reader.
+pub fn print_unless_blocked(text: &str) {
+    const MOMENT: Duration = Duration::from_millis(100);
+    /// Bytes that a terminal or pipe accepts without blocking once it is writable.
+    const PIECE: usize = 256;
+    for piece in text.as_bytes().chunks(PIECE) {
+        let is_ready = matches!(wait_until_ready(&io::stdout(), PollFlags::OUT, MOMENT), Ok(Some(true)));
+        if !is_ready || io::stdout().write_all(piece).and_then(|()| io::stdout().flush()).is_err() {
+            return;
+        }
+    }
+}
+
 /// Writes JSON with texts of a node to standard output. Control characters that JSON allows in a text could disturb the
 /// terminal: they are escaped, which is the same text.
 fn print_json(json: &str) -> Result<(), CommandError> {

@@ -406,7 +406,7 @@ impl KnownPeers {
         };
         let name = || text("identity", "name").map(|name| format!(" ({})", quoted(name))).unwrap_or_default();
         let read = JsonDecoder::new(entry, context).and_then(|mut source| NodeInfo::read_unchecked(&mut source));
-        let read = read.map_err(|error| format!("entry {number}{}: {error}", name()))?;
+        let read = read.map_err(|error| format!("entry {number}{}: {}", name(), error.reason()))?;
         let is_callable = |node: &NodeInfo| node.endpoint.to_connect().is_some();
         match read {
             Ok(node) if self.nodes.iter().any(|known| known.identity.key == node.identity.key) => {}

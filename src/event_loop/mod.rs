@@ -338,8 +338,9 @@ fn log_startup(settings: &Settings, devnet: Option<&Devnet>, addresses: &Address
     }
     log::info!("HTTP on {}, websocket on {} at /w/messages/websocket", addresses.http, addresses.websocket);
     match devnet {
-        // If standard output is closed, nobody reads it.
-        Some(devnet) => drop(commands::devnet::print_introduction(devnet, settings, &settings.url())),
+        Some(devnet) => {
+            commands::print_unless_blocked(&commands::devnet::introduction(devnet, settings, &settings.url()));
+        }
         None => {
             let url = settings.url();
             let page = if settings.http.explorer { format!("{url}/explorer, ") } else { String::new() };

@@ -181,7 +181,7 @@ fn the_rules_are_fixed_when_the_network_is_created() {
     {
         again(&arguments).expect_failure(2, &["was created with another block time or other rules", "--data"]);
     }
-    again(&["--fresh-keys"]).expect_failure(2, &["already has its keys", "--data"]);
+    again(&["--fresh-keys"]).expect_failure(2, &["has demo keys", "--data"]);
     again(&["--set", "nem.network.version=96"]).expect_failure(2, &["nem.network.version", "--config"]);
     // Settings of what a node keeps in addition are not rules of the network.
     let node =
@@ -212,7 +212,10 @@ fn an_interrupted_creation_is_completed_with_the_existing_keys() {
     }
     place.create(&["--fresh-keys"]);
     assert_eq!(fs::read_to_string(place.path("alice.key")).unwrap(), alice);
-    assert!(place.path("carol.key").exists());
+    let carol = fs::read_to_string(place.path("carol.key")).unwrap();
+    // The same command continues a network that is complete.
+    place.create(&["--fresh-keys"]);
+    assert_eq!(fs::read_to_string(place.path("carol.key")).unwrap(), carol);
 }
 
 #[test]

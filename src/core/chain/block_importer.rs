@@ -8,8 +8,8 @@ use super::apply::Retention;
 use super::block_execution::{BlockExecution, ExecutionContext, Verified, check_block_signature};
 use super::chain_tip::ChainTip;
 use super::recalculation::{RecalculationPart, StakeCache};
-use crate::codec::Context;
 use crate::codec::block_file::{BlockFile, BlockFileError, BlockFiles, block_height};
+use crate::codec::{Context, ReadError};
 use crate::crypto::Verifier;
 use crate::model::{Address, Block, BlockKind, Hash256, Height, Network, Timestamp};
 use crate::rules::{Rejection, RuleResult, ValidationResult};
@@ -488,7 +488,7 @@ impl<'s> BlockImporter<'s> {
 }
 
 pub(super) fn read_block(bytes: &[u8], network: &Network) -> RuleResult<Block> {
-    let unreadable = |error| Rejection::impossible(format!("it cannot be read: {error}"));
+    let unreadable = |error: ReadError| Rejection::impossible(format!("it cannot be read: {}", error.reason()));
     Block::from_bytes(bytes, Context::of(network)).map_err(unreadable)
 }
 

@@ -257,6 +257,12 @@ impl ReadError {
         ReadError::Serialization(format!("{name}: {self}"))
     }
 
+    /// Returns the text for people, without NIS1's names of exceptions.
+    pub fn reason(&self) -> String {
+        let text = self.to_string();
+        text.rsplit_once("Exception: ").map_or_else(|| text.clone(), |(_, reason)| reason.to_owned())
+    }
+
     /// Returns the error for input that ends inside a field.
     pub fn end_of_stream() -> ReadError {
         ReadError::Serialization("unexpected end of stream reached".to_owned())

@@ -217,8 +217,9 @@ pub fn recover_to_durable(folder: &Path) -> Result<()> {
     let put_back = || -> io::Result<()> {
         let Some(record) = record_to_recover(folder, |_| false)? else { return Ok(()) };
         log::warn!(
-            "the last run ended before its last commit was on the disk; the store returns to the last durable commit, \
-             and the blocks after it must be downloaded or imported again"
+            "the last run ended before {} recorded its last commit as being on the disk, or that file was damaged since; \
+             the store returns to the last recorded commit, and the blocks after it must be downloaded or imported again",
+            folder.join(FILE).display()
         );
         files::restore_meta(folder, &record.meta)
     };
