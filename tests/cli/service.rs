@@ -109,20 +109,23 @@ fn systemd_is_notified_of_readiness_liveness_status_and_stopping() {
 }
 
 #[test]
-fn the_package_is_configured_although_the_operator_has_removed_the_settings() {
+fn the_package_is_configured_although_the_settings_are_removed_and_says_how_to_start_a_node_that_is_not_enabled() {
     let folder = tempfile::tempdir().expect("a folder");
     for name in ["getent", "adduser", "systemctl", "chown", "chmod"] {
-        // Those of the file fail if it is missing.
-        let script = "#!/bin/sh\ncase $0 in */ch*) [ -e \"$2\" ];; esac\n";
+        // Those of the file fail if it is missing, and `systemctl` is given its answer.
+        let script =
+            "#!/bin/sh\ncase $0 in */ch*) [ -e \"$2\" ];; */systemctl) [ $1 = daemon-reload ] || exit $ANSWER;; esac\n";
         let path = folder.path().join(name);
         fs::write(&path, script).expect("a file");
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("own");
     }
     let search = format!("{}:{}", folder.path().display(), std::env::var("PATH").expect("a path"));
-    let mut postinst = program("sh", [".packaging/debian/postinst", "configure"]);
-    postinst.current_dir(env!("CARGO_MANIFEST_DIR")).env("PATH", search);
-    let ended = Process::start(postinst).wait_with_timeout(MAX_WAIT).expect_success();
-    assert!(ended.text().contains("nisd is installed"));
+    for (answer, is_told) in [("0", false), ("1", true)] {
+        let mut postinst = program("sh", [".packaging/debian/postinst", "configure", "1.0.0"]);
+        postinst.current_dir(env!("CARGO_MANIFEST_DIR")).env("PATH", &search).env("ANSWER", answer);
+        let ended = Process::start(postinst).wait_with_timeout(MAX_WAIT).expect_success();
+        assert_eq!(ended.text().contains("nisd is installed"), is_told, "{}", ended.text());
+    }
 }
 
 #[test]
