@@ -99,7 +99,12 @@ async function open(look, prepare = async () => {}) {
   await page.getByText("Live", { exact: true }).waitFor();
   // The unconfirmed transactions must be loaded first.
   await page.getByRole("table", { name: "Unconfirmed transactions, newest first" }).waitFor();
-  return { page, found, close: () => context.close() };
+  const close = async () => {
+    // A route may still be answering.
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+    await context.close();
+  };
+  return { page, found, close };
 }
 
 /** Goes to a place in the page and waits until it is complete. */
