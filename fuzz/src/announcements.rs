@@ -397,8 +397,8 @@ impl<'g> Harness<'g> {
     }
 
     fn complete(&mut self) {
-        // Each that a reorganisation returned may take two steps.
-        let steps = self.pool.len() + 2 * self.rolled_back.len() + self.announced.len() + 2;
+        // After a reorganisation each may take two steps. A cosignature may be attached or lost.
+        let steps = 2 * (self.pool.len() + self.rolled_back.len() + self.announced.len()) + 2;
         for _ in 0..=steps {
             if !self.pool.is_rebuilding() {
                 return;
@@ -419,6 +419,7 @@ impl<'g> Harness<'g> {
         let Some(switch) = self.harvest() else { return };
         self.height = switch.tip;
         let confirmed: BTreeSet<Hash256> = switch.confirmed.iter().copied().collect();
+        self.pool.cosignatures_may_be_lost(switch.cosignatures);
         self.pool.chain_changed(switch.common, confirmed.clone(), switch.returned);
         let confirmed = self.pool.by_fee().filter(|root| confirmed.contains(&root.hashes.own)).count();
         assert_eq!(confirmed, 0, "what is confirmed is gone at once");

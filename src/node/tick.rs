@@ -7,7 +7,7 @@ use super::{Node, UNITS_PER_STEP};
 use crate::api::{ApiError, MempoolEvent};
 use crate::budget::Budget;
 use crate::chain::ConfirmedBlock;
-use crate::model::{Height, Timestamp};
+use crate::model::Height;
 use crate::net::service::{ConnectionId, Effects, LoopTime};
 use crate::peer::Manager;
 use crate::peer::io::Now;
@@ -93,7 +93,7 @@ impl Node<'_> {
         if self.mempool.has_work() {
             self.mempool.work(&self.chain.at(time)?, &mut Budget::timed(budget, self.monotonic))?;
         }
-        self.tell_mempool_changes(time)?;
+        self.tell_mempool_changes();
         for hash in std::mem::take(&mut self.mempool.fates.changed) {
             self.broker.status_changed(&hash);
         }
@@ -111,23 +111,22 @@ impl Node<'_> {
     }
 
     /// Hands the changes of the mempool to the websocket API and to the event streams.
-    fn tell_mempool_changes(&mut self, time: Timestamp) -> Result<(), StoreError> {
-        let Node { chain, mempool, events, broker, .. } = self;
+    fn tell_mempool_changes(&mut self) {
+        let Node { mempool, events, broker, .. } = self;
         let tells_events = events.tells_mempool();
         while let Some(transaction) = mempool.newly_accepted.pop_front() {
             if tells_events && let Some(entry) = mempool.by_hash(&transaction.hash()) {
                 let is_root = entry.hashes.own == transaction.hash();
                 let event = if is_root { MempoolEvent::Arrived } else { MempoolEvent::Cosigned };
-                events.mempool_changed(entry, event, &chain.at(time)?)?;
+                events.mempool_changed(entry, event);
             }
             broker.news.on_transaction(transaction);
         }
         while let Some((entry, fate)) = mempool.newly_left.pop_front() {
             if tells_events {
-                events.mempool_changed(&entry, MempoolEvent::Left(fate), &chain.at(time)?)?;
+                events.mempool_changed(&entry, MempoolEvent::Left(fate));
             }
         }
-        Ok(())
     }
 
     /// Returns whether an announced transaction can be validated at once: the mempool is up to date, and publishing is
@@ -220,6 +219,7 @@ impl Node<'_> {
             self.relay_queue.extend(processed.origin.into_block());
             // Nothing is read: whatever the disk does, the consequences of the update happen.
             self.note_reorg(&chain_update, now.network);
+            self.mempool.cosignatures_may_be_lost(chain_update.cosignatures);
             self.mempool.chain_changed(chain_update.common, chain_update.confirmed, chain_update.returned);
             self.set_tip(chain_update.common, chain_update.tip, chain_update.undone);
             // The event streams read one change of the chain before the next one.

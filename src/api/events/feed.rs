@@ -206,13 +206,8 @@ impl EventFeed {
 /// The mempool.
 impl EventFeed {
     /// Records what happened to a transaction.
-    pub fn mempool_changed(
-        &mut self,
-        entry: &MempoolEntry,
-        event: MempoolEvent,
-        chain: &ChainSnapshot<'_>,
-    ) -> Result<(), StoreError> {
-        let accounts = [entry.accounts.as_slice(), &entry.cosignatories(chain)?].concat();
+    pub fn mempool_changed(&mut self, entry: &MempoolEntry, event: MempoolEvent) {
+        let accounts = [entry.accounts.as_slice(), &entry.cosignatories].concat();
         let bytes = OVERHEAD + 4 * entry.bytes + accounts.len() * size_of::<Address>();
         let (transaction, hashes, id) = (Rc::clone(&entry.transaction), entry.hashes.clone(), entry.id);
         let change = MempoolChange { transaction, hashes, accounts, id, event, text: OnceCell::new(), bytes };
@@ -223,7 +218,6 @@ impl EventFeed {
             self.first_change += 1;
         }
         self.has_new_changes = true;
-        Ok(())
     }
 
     /// Returns the number of the next change to come.

@@ -463,7 +463,7 @@ impl EventStream {
                         let concerns = |accounts: &[Address]| self.filter.has_one_of(accounts);
                         let is_told = self.filter.kinds.unconfirmed
                             && entry.id <= self.listed
-                            && (concerns(&entry.accounts) || concerns(&entry.cosignatories(&node.chain)?))
+                            && (concerns(&entry.accounts) || concerns(&entry.cosignatories))
                             && self.filter.moves_mosaic(&entry.transaction);
                         if is_told {
                             let text = unconfirmed_text(entry, node)?;

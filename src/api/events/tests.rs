@@ -185,7 +185,7 @@ impl<'a> Stream<'a> {
         let node = &mut self.node;
         while let Some(transaction) = node.mempool.newly_accepted.pop_front() {
             if let Some(entry) = node.mempool.by_hash(&transaction.hash()) {
-                self.scene.with_view(|chain| node.events.mempool_changed(entry, MempoolEvent::Arrived, chain)).unwrap();
+                node.events.mempool_changed(entry, MempoolEvent::Arrived);
             }
         }
     }
@@ -545,14 +545,20 @@ fn the_mempool_is_told_with_zero_confirmations_what_is_there_what_comes_and_what
     other.announce(acceptable(1));
     assert_eq!(other.news(), []);
     // It leaves.
-    let entry = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
+    let mut entry = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
     let fate = Fate::Rejected(ValidationResult::FailureInsufficientBalance);
     let (events, fate) = (&mut stream.node.events, FateRecord { fate, at: Timestamp(9) });
-    scene.with_view(|chain| events.mempool_changed(&entry, MempoolEvent::Left(fate), chain)).unwrap();
+    events.mempool_changed(&entry, MempoolEvent::Left(fate));
     let told = stream.news();
     assert_eq!((told[0].kind.as_str(), told.len()), ("left", 1));
     assert_eq!(told[0].data["status"], "rejected");
     assert_eq!(told[0].data["message"], "FAILURE_INSUFFICIENT_BALANCE");
+    // Whoever was a cosignatory hears of it too.
+    let mut cosignatory = Stream::new(&scene, &format!("confirmations=0&address={}", of(77)));
+    cosignatory.run();
+    entry.cosignatories = vec![address(77)];
+    cosignatory.node.events.mempool_changed(&entry, MempoolEvent::Left(fate));
+    assert_eq!(cosignatory.news().iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["left"]);
     // After a reconnection all that is there is told again.
     stream.reconnect(&told[0].id);
     assert_eq!(stream.news().len(), 2);
@@ -597,10 +603,7 @@ fn a_stream_that_missed_changes_of_the_mempool_is_told_the_whole_again() {
     assert_eq!(stream.news().len(), 1);
     let long = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
     let count = crate::api::events::MAX_CHANGE_BYTES / 1024;
-    let events = &mut stream.node.events;
-    scene
-        .with_view(|chain| (0..count).try_for_each(|_| events.mempool_changed(&long, MempoolEvent::Arrived, chain)))
-        .unwrap();
+    (0..count).for_each(|_| stream.node.events.mempool_changed(&long, MempoolEvent::Arrived));
     assert!(stream.node.events.bytes() <= crate::api::events::MAX_CHANGE_BYTES);
     let told = stream.news();
     assert_eq!(told.iter().map(Event::hash).collect::<Vec<_>>(), [hex::encode(acceptable(1).hash().0)]);
@@ -617,7 +620,7 @@ fn changes_of_the_mempool_are_told_together_so_that_many_streams_do_not_multiply
     let mut told = 0;
     for millisecond in 0..1_000 {
         let now = second + Duration::from_millis(millisecond);
-        scene.with_view(|chain| events.mempool_changed(&entry, MempoolEvent::Arrived, chain)).unwrap();
+        events.mempool_changed(&entry, MempoolEvent::Arrived);
         assert!(events.next_due().is_some_and(|due| due <= now + second / 10));
         told += events.take_due(now).len();
     }
@@ -631,7 +634,7 @@ fn streams_go_on_in_the_order_of_their_connections() {
     (1..=1_000).rev().for_each(|number| events.wait(ConnectionId(number), hour, true, false));
     let all: Vec<ConnectionId> = (1..=1_000).map(ConnectionId).collect();
     let entry = MempoolEntry::new(acceptable(2), NETWORK, Timestamp(5));
-    scene.with_view(|chain| events.mempool_changed(&entry, MempoolEvent::Arrived, chain)).unwrap();
+    events.mempool_changed(&entry, MempoolEvent::Arrived);
     assert_eq!(events.take_due(Duration::ZERO), all);
     scene.with_view(|chain| events.chain_changed(Height(1), Vec::new(), chain)).unwrap();
     assert_eq!(events.take_due(Duration::ZERO), all);

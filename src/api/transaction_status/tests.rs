@@ -135,7 +135,9 @@ impl World {
             self.scene.add_block(block);
         }
         let undone = undone.into_iter().rev().flat_map(|block| block.transactions);
-        let returned = undone.filter(|one| !confirmed.contains(&one.hash())).collect();
+        let (kept, returned): (Vec<_>, Vec<_>) = undone.partition(|one| confirmed.contains(&one.hash()));
+        let cosignatures = kept.iter().flat_map(Transaction::cosignatures).map(Transaction::hash).collect();
+        self.node.mempool.cosignatures_may_be_lost(cosignatures);
         self.node.mempool.chain_changed(common, confirmed, returned);
         self.work()
     }
@@ -198,6 +200,23 @@ fn a_rolled_back_transaction_is_unconfirmed_again_and_can_be_confirmed_in_anothe
     assert_eq!((&before["height"], &after["height"], &after["confirmations"]), (&json!(2), &json!(3), &json!(2)));
     assert_ne!(before["blockHash"], after["blockHash"]);
     assert_eq!(world.word(&outer), "unconfirmed");
+}
+
+#[test]
+fn a_cosignature_without_which_another_branch_confirms_its_transaction_is_rejected() {
+    let mut world = World::new();
+    let (now, deadline) = (world.now, Timestamp(world.now.0 + 3_600));
+    let begun = payment(MULTISIG, 0, now, deadline);
+    let agreed = cosignature(&begun);
+    assert!(world.announce(&begun).is_ok() && world.announce(&agreed).is_ok());
+    let complete = world.in_mempool(&begun.hash()).unwrap();
+    world.add_block(vec![complete.clone()]);
+    assert_eq!(world.word(&complete), "confirmed");
+    assert_eq!(world.node.mempool.fates.count(), 0, "it is confirmed with its transaction");
+    world.replace_above(Height(1), vec![vec![begun.clone()], Vec::new()]);
+    assert_eq!([&begun, &agreed].map(|one| world.word(one)), ["confirmed", "rejected"]);
+    world.replace_above(Height(1), vec![Vec::new(), vec![complete.clone()], Vec::new()]);
+    assert_eq!(world.word(&complete), "confirmed");
 }
 
 #[test]

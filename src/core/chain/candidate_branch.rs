@@ -51,6 +51,9 @@ pub struct ChainUpdate {
     /// Top-level transactions of our replaced blocks that the branch does not contain, in the order in which they
     /// return to the mempool.
     pub returned: Vec<Transaction>,
+    /// Hashes of the cosignatures of our replaced blocks whose multisig transactions the branch contains, maybe without
+    /// them.
+    pub cosignatures: Vec<Hash256>,
 }
 
 impl BranchOutcome {
@@ -293,9 +296,10 @@ impl<'s> CandidateBranch<'s> {
         if is_better(ours, theirs) {
             let last = tip(&txn)?.ok_or(StoreError::Empty)?;
             let (undone, confirmed) = (std::mem::take(&mut self.undone), std::mem::take(&mut self.confirmed));
-            let returned = returned(&undone, &confirmed);
+            let (returned, cosignatures) = returned(&undone, &confirmed);
             txn.commit_deferred_sync()?;
-            outcome.update = Some(ChainUpdate { common: self.common, tip: last.height, undone, confirmed, returned });
+            let (common, tip) = (self.common, last.height);
+            outcome.update = Some(ChainUpdate { common, tip, undone, confirmed, returned, cosignatures });
         }
         Ok(outcome)
     }
@@ -367,27 +371,60 @@ pub fn pushed_branch<'s>(
     })
 }
 
-/// Returns the transactions of replaced blocks that return to the mempool, those of each block in the order of kinds.
-fn returned(undone: &[ConfirmedBlock], kept: &BTreeSet<Hash256>) -> Vec<Transaction> {
-    let mut returned = Vec::new();
+/// Returns the transactions of replaced blocks that return to the mempool, those of each block in the order of kinds, and
+/// the hashes of the cosignatures of the others.
+fn returned(undone: &[ConfirmedBlock], kept: &BTreeSet<Hash256>) -> (Vec<Transaction>, Vec<Hash256>) {
+    let (mut returned, mut cosignatures) = (Vec::new(), Vec::new());
     for block in undone {
         let mut transactions: Vec<&Transaction> =
             block.transactions.iter().map(|(_, transaction)| transaction).collect();
         transactions.sort_by_key(|transaction| transaction.body.kind());
-        returned.extend(transactions.into_iter().filter(|transaction| !kept.contains(&transaction.hash())).cloned());
+        for transaction in transactions {
+            if kept.contains(&transaction.hash()) {
+                cosignatures.extend(transaction.cosignatures().iter().map(Transaction::hash));
+            } else {
+                returned.push(transaction.clone());
+            }
+        }
     }
-    returned
+    (returned, cosignatures)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::reorgs::ReplacedBlock;
+    use super::super::reorgs::tests::confirmed;
     use super::*;
+    use crate::crypto::PublicKey;
+    use crate::model::transaction::Multisig;
+    use crate::model::{Amount, Body};
 
     #[test]
     fn a_chain_switch_needs_a_strictly_higher_positive_score() {
         for (ours, theirs, expected) in [(5, 6, true), (5, 5, false), (0, -1, false), (0, 0, false), (-1, 0, false)] {
             assert_eq!(is_better(ours, theirs), expected, "{ours} {theirs}");
         }
+    }
+
+    #[test]
+    fn cosignatures_of_replaced_blocks_may_be_lost_if_the_branch_has_their_transactions() {
+        let block = ReplacedBlock {
+            height: Height(5),
+            hash: Hash256::default(),
+            signer: PublicKey([1; 32]),
+            timestamp: Timestamp(7),
+            transactions: 1,
+            is_own: false,
+        };
+        let mut undone = confirmed(&block);
+        let plain = undone.transactions[0].1.clone();
+        let multisig = |fee| {
+            let body = Multisig { inner: plain.clone(), cosignatures: vec![plain.clone()] };
+            Transaction { fee: Amount(fee), body: Body::Multisig(Box::new(body)), ..plain.clone() }
+        };
+        undone.transactions = vec![(1, multisig(1)), (2, multisig(2)), (3, plain.clone())];
+        let (back, cosignatures) = returned(&[undone], &[multisig(1).hash()].into());
+        assert_eq!((back, cosignatures), (vec![multisig(2), plain.clone()], vec![plain.hash()]));
     }
 
     #[test]
@@ -399,6 +436,7 @@ mod tests {
             undone: vec![],
             confirmed: BTreeSet::new(),
             returned: vec![],
+            cosignatures: vec![],
         };
         let outcome = |validity, scores, update| BranchOutcome { validity, scores, update };
         let rejected = || Err(ValidationResult::FailureBlockNotHit.into());

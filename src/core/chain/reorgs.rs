@@ -96,7 +96,7 @@ impl ReorgLog {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::{BTreeSet, HashMap};
 
     use super::*;
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    fn confirmed(block: &ReplacedBlock) -> ConfirmedBlock {
+    pub(in crate::chain) fn confirmed(block: &ReplacedBlock) -> ConfirmedBlock {
         let body = ProvisionNamespace {
             rental_fee_sink: Address::from_public_key(&block.signer, NetworkByte::TESTNET),
             rental_fee: Amount(0),
@@ -181,6 +181,7 @@ mod tests {
             undone: made.replaced.iter().rev().map(confirmed).collect(),
             confirmed: BTreeSet::new(),
             returned: Vec::new(),
+            cosignatures: Vec::new(),
         };
         let is_own = |block: &ReplacedBlock| block.height.0.is_multiple_of(2);
         assert_eq!(Reorg::of(&update, made.time, is_own), Some(Reorg { returned: 0, ..made }));

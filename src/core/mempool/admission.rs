@@ -134,7 +134,8 @@ impl MempoolContent {
     pub(super) fn insert(&mut self, root: MempoolEntry, confirmed: &ChainSnapshot<'_>) -> RuleResult<Accepted> {
         let announced = Rc::clone(&root.transaction);
         let mut effects = self.validate(&announced, confirmed)?;
-        let root = self.drop_strangers(root, confirmed)?;
+        let mut root = self.drop_strangers(root, confirmed)?;
+        root.look_up_cosignatories(confirmed)?;
         let transaction = Rc::clone(&root.transaction);
         if !Rc::ptr_eq(&announced, &transaction) {
             effects = self.validate(&transaction, confirmed)?;
@@ -203,8 +204,8 @@ impl MempoolContent {
         if let Body::Multisig(body) = &mut transaction.body {
             body.cosignatures.retain(counts);
         }
-        let MempoolEntry { id, number, since, .. } = root;
-        Ok(MempoolEntry { id, number, ..MempoolEntry::new(transaction, network, since) })
+        let MempoolEntry { id, cosignatories, number, since, .. } = root;
+        Ok(MempoolEntry { id, cosignatories, number, ..MempoolEntry::new(transaction, network, since) })
     }
 
     /// Attaches a cosignature.

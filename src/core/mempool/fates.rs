@@ -6,7 +6,6 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::conflicts::Conflict;
-use crate::model::transaction::Hashes;
 use crate::model::{Hash256, Timestamp};
 use crate::rules::ValidationResult;
 
@@ -81,12 +80,12 @@ impl Fates {
         self.changed.push(hash);
     }
 
-    /// Records the fate of a transaction that had been accepted.
-    pub fn drop(&mut self, hashes: &Hashes, fate: Fate, at: Timestamp) {
-        for hash in hashes.all() {
+    /// Records the fate of a transaction that had been accepted, by all its hashes.
+    pub fn drop<'h>(&mut self, hashes: impl IntoIterator<Item = &'h Hash256>, fate: Fate, at: Timestamp) {
+        for hash in hashes {
             self.accepted.insert(*hash, FateRecord { fate, at });
+            self.changed.push(*hash);
         }
-        self.changed.extend(hashes.all());
     }
 
     /// Notes the time; fates are known from the first call on.
@@ -133,6 +132,7 @@ impl Fates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::transaction::Hashes;
 
     fn hashes(number: u32) -> Hashes {
         let hash = |kind: u8| {
@@ -155,7 +155,7 @@ mod tests {
     fn a_fate_is_remembered_for_a_day_by_all_hashes() {
         let mut fates = Fates::default();
         fates.tick(Timestamp(100));
-        fates.drop(&hashes(1), Fate::Expired, Timestamp(100));
+        fates.drop(hashes(1).all(), Fate::Expired, Timestamp(100));
         let rejected = Fate::Rejected(ValidationResult::FailureInsufficientBalance);
         fates.reject(hashes(2).own, rejected, Timestamp(200));
         assert_eq!([1, 2, 3].map(|number| fate(&fates, number, 200)), [Some(Fate::Expired), Some(rejected), None]);
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!([1, 2].map(|number| fate(&fates, number, later + 1)), [None, Some(rejected)]);
         assert_eq!(fates.remembered_since(Timestamp(later + 1)), Timestamp(101));
         // The next fate of the same list removes it.
-        fates.drop(&hashes(3), Fate::Evicted, Timestamp(later + 1));
+        fates.drop(hashes(3).all(), Fate::Evicted, Timestamp(later + 1));
         assert_eq!(fates.count(), 3);
     }
 
@@ -175,11 +175,11 @@ mod tests {
         for jump in [2 * DAY, -DAY] {
             let mut fates = Fates::default();
             fates.tick(Timestamp(5 * DAY));
-            fates.drop(&hashes(1), Fate::Expired, Timestamp(5 * DAY + 10));
+            fates.drop(hashes(1).all(), Fate::Expired, Timestamp(5 * DAY + 10));
             fates.clock_jumped(jump.into());
             let now = Timestamp(5 * DAY + 20 + jump);
             assert_eq!(fates.remembered_since(now), Timestamp(5 * DAY + jump));
-            fates.drop(&hashes(2), Fate::Expired, now);
+            fates.drop(hashes(2).all(), Fate::Expired, now);
             assert_eq!([1, 2].map(|number| fate(&fates, number, now.0)), [Some(Fate::Expired); 2]);
             fates.clock_jumped((-jump).into());
             assert_eq!([1, 2].map(|number| fate(&fates, number, 6 * DAY + 15)), [None, Some(Fate::Expired)]);
@@ -190,7 +190,7 @@ mod tests {
     fn many_rejected_transactions_do_not_displace_the_fates_of_accepted_ones() {
         let mut fates = Fates::default();
         fates.tick(Timestamp(1));
-        fates.drop(&hashes(u32::MAX), Fate::Expired, Timestamp(1));
+        fates.drop(hashes(u32::MAX).all(), Fate::Expired, Timestamp(1));
         let rejected = Fate::Rejected(ValidationResult::FailurePastDeadline);
         (0..MAX_FATES as u32).for_each(|number| fates.reject(hashes(number).own, rejected, Timestamp(1)));
         assert_eq!(fates.count(), MAX_FATES + 2);
@@ -205,9 +205,9 @@ mod tests {
         let mut fates = Fates::default();
         fates.tick(Timestamp(1));
         let replaced = Fate::Replaced(ValidationResult::FailureInsufficientBalance, None);
-        fates.drop(&hashes(1), Fate::Evicted, Timestamp(1));
-        fates.drop(&hashes(1), replaced, Timestamp(50));
-        fates.drop(&hashes(2), Fate::Expired, Timestamp(2 + REMEMBERED_SECONDS));
+        fates.drop(hashes(1).all(), Fate::Evicted, Timestamp(1));
+        fates.drop(hashes(1).all(), replaced, Timestamp(50));
+        fates.drop(hashes(2).all(), Fate::Expired, Timestamp(2 + REMEMBERED_SECONDS));
         assert_eq!(fate(&fates, 1, 2 + REMEMBERED_SECONDS), Some(replaced));
     }
 }

@@ -40,6 +40,9 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// Maximum number of transactions of each class, multisig or not, as a multiple of the maximum per block.
 const MAX_CLASS_BLOCKS: u64 = 10;
 
+/// Maximum number of former cosignatories of an account who are told what becomes of a transaction.
+const MAX_FORMER_COSIGNATORIES: usize = 32;
+
 /// Returns the maximum number of transactions of both classes together.
 pub fn max_transactions(chain: &ChainParameters) -> usize {
     let of_class = MAX_CLASS_BLOCKS.saturating_mul(chain.max_transactions_per_block.into());
@@ -63,6 +66,9 @@ pub struct MempoolEntry {
     pub since: Timestamp,
     /// Its place in the order of arrival since the start of the node, from 1 on.
     pub id: u64,
+    /// The cosignatories of the account of a multisig transaction, and those who ceased to be while it waited, at most
+    /// [`MAX_FORMER_COSIGNATORIES`].
+    pub cosignatories: Vec<Address>,
     number: u64,
 }
 
@@ -77,12 +83,20 @@ impl MempoolEntry {
         };
         let accounts = rules::participants(&transaction, network);
         let bytes = transaction.to_bytes(SigningForm::Verifiable).len();
-        MempoolEntry { transaction: Rc::new(transaction), hashes, fee_payer, accounts, bytes, since, id: 0, number: 0 }
+        let (transaction, cosignatories) = (Rc::new(transaction), Vec::new());
+        MempoolEntry { transaction, hashes, fee_payer, accounts, bytes, since, id: 0, cosignatories, number: 0 }
     }
 
-    /// Returns the cosignatories of the account of a multisig transaction; none of another transaction.
-    pub fn cosignatories(&self, chain: &ChainSnapshot<'_>) -> Result<Vec<Address>> {
-        if self.is_multisig() { state::cosignatories(chain.snapshot, &self.fee_payer) } else { Ok(Vec::new()) }
+    /// Looks up the cosignatories of the account of a multisig transaction.
+    fn look_up_cosignatories(&mut self, chain: &ChainSnapshot<'_>) -> Result<()> {
+        if self.is_multisig() {
+            let mut present = state::cosignatories(chain.snapshot, &self.fee_payer)?;
+            self.cosignatories.retain(|one| !present.contains(one));
+            self.cosignatories.truncate(MAX_FORMER_COSIGNATORIES);
+            present.append(&mut self.cosignatories);
+            self.cosignatories = present;
+        }
+        Ok(())
     }
 
     /// Returns its sort key in the order of selection for a block.
@@ -142,6 +156,8 @@ pub struct Mempool {
     recent_results: RecentResults,
     /// What became of transactions that are neither here nor in the chain.
     pub fates: Fates,
+    /// Hashes of cosignatures without which their multisig transactions may be from now on. The rebuild decides that.
+    cosignatures: VecDeque<Hash256>,
     /// Accepted transactions that are not published yet, oldest first, as they arrived, from whatever source: a multisig
     /// transaction without cosignatures attached since, a cosignature separately. Transactions that a rebuild takes over
     /// are not repeated.

@@ -1,7 +1,6 @@
 //! Maintenance: removal of confirmed and expired transactions, and the rebuild of the overlay state that follows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::mem;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use super::{ChainSnapshot, Fate, FateRecord, Mempool, MempoolContent, MempoolEnt
 use crate::budget::Budget;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::rules::{Rejection, ValidationResult};
+use crate::state;
 use crate::store::{Result, stored_block};
 
 /// Interval between two removals of expired transactions.
@@ -28,32 +28,25 @@ pub struct AddedBlocks {
 /// The new content during a rebuild.
 pub struct Rebuild {
     content: MempoolContent,
-    /// Numbers of the transactions of the mempool that are still to be taken over.
-    pending: VecDeque<u64>,
-    /// Transactions of replaced blocks that are still to be accepted, after `pending`; each with the height of the last
-    /// block before those replaced.
-    returned: VecDeque<(Transaction, Height)>,
-    /// Those of them that were invalid, by time and order of arrival, each with its fate. Each is tried once more after all
-    /// others, as it may spend what another one pays.
-    retried: BTreeMap<(Timestamp, u64), (Rc<Transaction>, Height, Fate)>,
+    /// Transactions that are still to be accepted: those of the mempool, then those of replaced blocks.
+    candidates: VecDeque<Candidate>,
+    /// Those that were invalid, by time and order of arrival, each with its fate; `None` if no blocks were replaced. Each is
+    /// tried once more after all others, as it may spend what another one pays.
+    retried: Option<BTreeMap<(Timestamp, u64), (Candidate, Fate)>>,
 }
 
-impl Rebuild {
-    /// Removes the next transaction of a replaced block, and returns it with the height of the last block before those
-    /// replaced; if it is tried again, also with its fate.
-    fn next_returned(&mut self) -> Option<(Transaction, Height, Option<Fate>)> {
-        if let Some((transaction, common)) = self.returned.pop_front() {
-            return Some((transaction, common, None));
-        }
-        let (_, (transaction, common, fate)) = self.retried.pop_first()?;
-        Some((Rc::unwrap_or_clone(transaction), common, Some(fate)))
-    }
+/// A transaction that is to be accepted into the new content.
+enum Candidate {
+    /// The transaction of the mempool with this number.
+    Kept(u64),
+    /// A transaction of a replaced block, and the height of the last block before those replaced.
+    Returned(Rc<Transaction>, Height),
+}
 
-    /// Returns the transactions of replaced blocks that are still to be accepted.
-    fn into_returned(self) -> VecDeque<(Transaction, Height)> {
-        let retried = self.retried.into_values();
-        let retried = retried.map(|(transaction, common, _)| (Rc::unwrap_or_clone(transaction), common));
-        self.returned.into_iter().chain(retried).collect()
+impl Candidate {
+    /// Returns whether it is a transaction of a replaced block that is in none of the new blocks.
+    fn is_returned(&self, confirmed: &BTreeSet<Hash256>) -> bool {
+        matches!(self, Candidate::Returned(transaction, _) if !confirmed.contains(&transaction.hash()))
     }
 }
 
@@ -117,19 +110,22 @@ impl Mempool {
         if let Some(added) = self.added_blocks.take() {
             confirmed.extend(added.confirmed);
         }
-        if self.is_idle() && returned.is_empty() {
+        if self.is_idle() && returned.is_empty() && self.cosignatures.is_empty() {
             return;
         }
         for number in confirmed.iter().filter_map(|hash| self.content.by_hash.get(hash)) {
-            self.content.entries.remove(number);
+            if let Some(MempoolEntry { transaction, hashes, .. }) = self.content.entries.remove(number) {
+                self.cosignatures.extend(&hashes.children[..transaction.cosignatures().len()]);
+            }
         }
-        if let Some(unfinished) = &mut self.rebuild {
-            unfinished.returned.retain(|(transaction, _)| !confirmed.contains(&transaction.hash()));
-            unfinished.retried.retain(|_, (transaction, ..)| !confirmed.contains(&transaction.hash()));
-        }
-        let pending = self.content.by_fee.iter().map(|(.., number)| *number).collect();
-        let returned = returned.into_iter().map(|transaction| (transaction, common));
-        self.begin_rebuild(pending, returned.collect());
+        let kept = self.content.by_fee.iter().map(|(.., number)| Candidate::Kept(*number)).collect();
+        let returned = returned.into_iter().map(|transaction| Candidate::Returned(Rc::new(transaction), common));
+        self.begin_rebuild(kept, &confirmed, returned.collect());
+    }
+
+    /// Notes cosignatures of replaced blocks whose multisig transactions are in the new ones, maybe without them.
+    pub fn cosignatures_may_be_lost(&mut self, cosignatures: Vec<Hash256>) {
+        self.cosignatures.extend(cosignatures);
     }
 
     fn is_idle(&self) -> bool {
@@ -143,22 +139,33 @@ impl Mempool {
         let has_expired = !expired.is_empty();
         expired.into_iter().for_each(|root| self.drop(root, Fate::Expired, now));
         if has_expired {
-            self.begin_rebuild(self.content.entries.keys().copied().collect(), VecDeque::new());
+            let kept = self.content.entries.keys().map(|number| Candidate::Kept(*number)).collect();
+            self.begin_rebuild(kept, &BTreeSet::new(), Vec::new());
         }
     }
 
     /// Records that an accepted transaction has left.
     fn drop(&mut self, root: MempoolEntry, fate: Fate, now: Timestamp) {
-        self.fates.drop(&root.hashes, fate, now);
+        self.fates.drop(root.hashes.all(), fate, now);
         self.newly_left.push_back((root, FateRecord { fate, at: now }));
     }
 
-    fn begin_rebuild(&mut self, pending: VecDeque<u64>, newly_returned: VecDeque<(Transaction, Height)>) {
+    fn begin_rebuild(
+        &mut self,
+        mut candidates: VecDeque<Candidate>,
+        confirmed: &BTreeSet<Hash256>,
+        newly_returned: Vec<Candidate>,
+    ) {
+        let kept = candidates.len();
+        if let Some(Rebuild { candidates: open, retried, .. }) = self.rebuild.take() {
+            let retried = retried.into_iter().flatten().map(|(_, (candidate, _))| candidate);
+            let open = open.into_iter().chain(retried);
+            candidates.extend(open.filter(|candidate| candidate.is_returned(confirmed)));
+        }
+        candidates.extend(newly_returned);
         let content = MempoolContent { next_number: self.content.next_number, ..MempoolContent::default() };
-        // Returned transactions that an unfinished rebuild has not reached are kept.
-        let mut returned = self.rebuild.take().map_or_else(VecDeque::new, Rebuild::into_returned);
-        returned.extend(newly_returned);
-        self.rebuild = Some(Rebuild { content, pending, returned, retried: BTreeMap::new() });
+        let retried = (candidates.len() > kept).then(BTreeMap::new);
+        self.rebuild = Some(Rebuild { content, candidates, retried });
     }
 
     /// Returns whether a rebuild is in progress.
@@ -175,59 +182,86 @@ impl Mempool {
             let now = if is_clock_disputed { valid_time(&root.transaction, confirmed.now) } else { confirmed.now };
             ChainSnapshot { now, ..*confirmed }
         };
-        // A transaction of a replaced block comes with the height of the last common block, and its fate if it is retried.
-        let (root, replaced);
-        let outcome = if let Some(number) = rebuild.pending.pop_front() {
-            let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
-            (root, replaced) = (rebuild.content.drop_strangers(known, confirmed)?, None);
-            // Its signatures were checked when it arrived, and it is not published again.
-            rebuild.content.insert(root.clone(), &when(&root))
-        } else if let Some((transaction, common, fate)) = rebuild.next_returned() {
-            self.last_id += 1;
-            let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
-            let whole = entry.transaction.clone();
-            let entry = rebuild.content.drop_strangers(entry, confirmed)?;
-            (root, replaced) = (MempoolEntry { id: self.last_id, ..entry }, Some((whole, common, fate)));
-            let good = check_signatures(&root, confirmed, &mut self.verifier);
-            let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), &when(&root)));
-            if let Ok(accepted) = &outcome {
-                self.newly_accepted.extend(accepted.clone());
-                // If the rebuild restarts, it is taken over without being published again.
-                self.content.push(root.clone());
-                self.fates.changed.extend(root.hashes.all());
+        let (candidate, first_fate) = match rebuild.candidates.pop_front() {
+            Some(candidate) => (candidate, None),
+            None => match rebuild.retried.as_mut().and_then(BTreeMap::pop_first) {
+                Some((_, (candidate, fate))) => (candidate, Some(fate)),
+                None => return self.end_rebuild(confirmed),
+            },
+        };
+        let (whole, common) = match candidate {
+            Candidate::Kept(number) => {
+                let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
+                (known, None)
             }
-            outcome
-        } else {
-            self.content = mem::take(&mut rebuild.content);
-            self.rebuild = None;
-            return Ok(());
+            Candidate::Returned(transaction, common) => {
+                self.last_id += 1;
+                let transaction = Rc::unwrap_or_clone(transaction);
+                let entry = MempoolEntry::new(transaction, confirmed.network.byte, confirmed.now);
+                (MempoolEntry { id: self.last_id, ..entry }, Some(common))
+            }
         };
+        let root = rebuild.content.drop_strangers(whole.clone(), confirmed)?;
+        // The signatures of a transaction of the mempool were checked when it arrived.
+        let good = if common.is_some() { check_signatures(&root, confirmed, &mut self.verifier) } else { Ok(()) };
+        let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), &when(&root)));
+        if let (Ok(accepted), Some(_)) = (&outcome, common) {
+            self.newly_accepted.extend(accepted.clone());
+            // If the rebuild restarts, it is taken over without being published again.
+            self.content.push(root.clone());
+            self.fates.changed.extend(root.hashes.all());
+        }
         let result = match outcome {
-            Ok(_) => return Ok(()),
+            Ok(_) => None,
             Err(Rejection::Store(error)) => return Err(error),
-            Err(Rejection::Result(result)) => result,
+            Err(_) if rebuild.content.by_hash.contains_key(&root.hashes.own) => None,
+            Err(Rejection::Result(result)) => Some(result),
             // NIS1 has no result for it.
-            Err(Rejection::Exception(_) | Rejection::TooDeep | Rejection::Unusable) => ValidationResult::FailureUnknown,
+            Err(Rejection::Exception(_) | Rejection::TooDeep | Rejection::Unusable) => {
+                Some(ValidationResult::FailureUnknown)
+            }
         };
-        if rebuild.content.by_hash.contains_key(&root.hashes.own) {
+        let fate = match (result, common, first_fate) {
+            (None, ..) => None,
+            (Some(result), None, _) => Some(Fate::Rejected(result)),
+            // What was accepted since has not prevented it.
+            (_, Some(_), Some(fate)) => Some(fate),
+            (Some(result), Some(common), None) => {
+                let conflict = rebuild.content.conflict(&root, result, common, confirmed, budget)?;
+                Some(Fate::Replaced(result, conflict))
+            }
+        };
+        if let (Some(fate), None, Some(retried)) = (fate, first_fate, &mut rebuild.retried) {
+            let place = (whole.transaction.timestamp, whole.id);
+            let candidate = match common {
+                Some(common) => Candidate::Returned(whole.transaction, common),
+                None => Candidate::Kept(whole.number),
+            };
+            retried.insert(place, (candidate, fate));
             return Ok(());
         }
-        // It has become invalid and is dropped.
-        let fate = match replaced {
-            Some((whole, common, None)) => {
-                let conflict = rebuild.content.conflict(&root, result, common, confirmed, budget)?;
-                let place = (whole.timestamp, self.last_id);
-                rebuild.retried.insert(place, (whole, common, Fate::Replaced(result, conflict)));
-                return Ok(());
-            }
-            Some((.., Some(fate))) => fate,
-            // Nobody finds it any more from now on, not only when the rebuild is complete.
-            None => {
-                self.content.entries.remove(&root.number);
-                Fate::Rejected(result)
-            }
-        };
+        self.cosignatures.extend(whole.hashes.children.iter().filter(|child| !root.hashes.children.contains(child)));
+        let Some(fate) = fate else { return Ok(()) };
+        // It has become invalid and is dropped: nobody finds it any more from now on, not only when the rebuild is complete.
+        if common.is_none() {
+            self.content.entries.remove(&root.number);
+        }
         self.drop(root, fate, confirmed.now);
+        Ok(())
+    }
+
+    /// Decides about the next cosignature that may be lost, or completes the rebuild.
+    fn end_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<()> {
+        let Some(cosignature) = self.cosignatures.pop_front() else {
+            self.content = self.rebuild.take().map_or_else(MempoolContent::default, |rebuild| rebuild.content);
+            return Ok(());
+        };
+        let is_kept = self.rebuild.as_ref().is_some_and(|new| new.content.children.contains_key(&cosignature));
+        if !is_kept && state::find_remembered_hash(confirmed.snapshot, &cosignature)?.is_none() {
+            self.content.children.remove(&cosignature);
+            let fate = Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig);
+            self.fates.drop([&cosignature], fate, confirmed.now);
+        }
         Ok(())
     }
 

@@ -236,6 +236,34 @@ fn a_rolled_back_payment_that_spends_what_another_one_paid_returns_whatever_thei
 }
 
 #[test]
+fn what_waits_on_top_of_a_rolled_back_payment_stays_with_it() {
+    let mut scene = Scene::new();
+    let fund = |scene: &Scene, name: u8, units: u64| {
+        let mut batch = scene.store.begin_write().unwrap();
+        let balance = VestedBalance { height: 1, unvested: 0, vested: Amount::whole(units).0 };
+        put_account(&mut batch, &address(name), &Account { first_height: 1, balance, ..Account::default() }).unwrap();
+        batch.commit().unwrap();
+    };
+    let (paid, spending, too_much) = (payment(1, 50), payment(3, 120), payment(2, 90));
+    fund(&scene, 3, 150);
+    assert!(scene.announce(&spending).is_ok() && scene.announce(&too_much).is_ok());
+    let id = scene.pool.by_hash(&spending.hash()).unwrap().id;
+    assert_eq!(scene.published().len(), 2);
+    // The block with the payment is replaced, and what another account has paid remains.
+    fund(&scene, 3, 100);
+    fund(&scene, 2, 10);
+    scene.pool.chain_changed(Height(999), BTreeSet::new(), vec![paid.clone()]);
+    scene.work();
+    assert!(scene.pool.by_hash(&spending.hash()).is_some(), "it is found until it is decided");
+    assert_eq!(scene.published(), std::slice::from_ref(&paid), "what stays is not published again");
+    assert_eq!(scene.pool.by_hash(&spending.hash()).map(|entry| entry.id), Some(id));
+    let rejected = Some(Fate::Rejected(ValidationResult::FailureInsufficientBalance));
+    assert_eq!([&paid, &spending, &too_much].map(|one| fate(&scene, one)), [None, None, rejected]);
+    let left: Vec<_> = scene.pool.newly_left.iter().map(|(entry, _)| entry.hashes.own).collect();
+    assert_eq!(left, [too_much.hash()]);
+}
+
+#[test]
 fn what_a_rebuild_was_about_to_try_again_is_tried_after_the_next_change_of_the_chain() {
     let mut scene = Scene::new();
     let (spending, paid, confirmed) = (payment(3, 120), payment(1, 50), payment(2, 1_000));
@@ -353,8 +381,48 @@ fn attached_cosignatures_count_only_as_long_as_their_signers_are_cosignatories()
     scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
     scene.published();
     assert_eq!(held(&scene), std::slice::from_ref(&begun));
+    let lost = Some(Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig));
+    assert_eq!([fate(&scene, &begun), fate(&scene, &cosignature(2, &begun))], [None, lost]);
+    assert!(scene.pool.by_hash(&cosignature(2, &begun).hash()).is_none());
     assert!(scene.announce(&cosignature(3, &begun)).is_ok());
     assert_eq!(held(&scene), [with_cosignatures(&begun, &[3])]);
+    // Whoever was a cosignatory while it waited learns of its end.
+    scene.pool.drop_expired(Timestamp(NOW.0 + 4_000));
+    let told: BTreeSet<Address> = scene.pool.newly_left[0].0.cosignatories.iter().copied().collect();
+    assert_eq!(told, [1, 2, 3].map(address).into());
+}
+
+#[test]
+fn only_some_former_cosignatories_are_remembered() {
+    let scene = Scene::new();
+    let mut entry = MempoolEntry::new(multisig(), BYTE, NOW);
+    entry.cosignatories = (100..200).map(address).collect();
+    let snapshot = scene.store.snapshot().unwrap();
+    let chain = ChainSnapshot { snapshot: &snapshot, network: &scene.network, height: Height(1000), now: NOW };
+    entry.look_up_cosignatories(&chain).unwrap();
+    assert_eq!(entry.cosignatories.len(), 2 + MAX_FORMER_COSIGNATORIES);
+    assert!([1, 2, 100].map(address).iter().all(|one| entry.cosignatories.contains(one)));
+}
+
+#[test]
+fn a_cosignature_without_which_its_transaction_is_confirmed_is_rejected() {
+    let begun = multisig();
+    let agreed = cosignature(2, &begun);
+    for is_waiting in [true, false] {
+        let mut scene = Scene::new();
+        if is_waiting {
+            assert!(scene.announce(&begun).is_ok() && scene.announce(&agreed).is_ok());
+        } else {
+            scene.pool.cosignatures_may_be_lost(vec![agreed.hash()]);
+        }
+        scene.pool.fates.changed.clear();
+        scene.pool.chain_changed(Height(1000), hashes(&[&begun]), Vec::new());
+        scene.published();
+        let lost = Some(Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig));
+        assert_eq!([fate(&scene, &begun), fate(&scene, &agreed)], [None, lost]);
+        assert_eq!(scene.pool.fates.changed, [agreed.hash()]);
+        assert!(!scene.pool.has_work());
+    }
 }
 
 #[test]

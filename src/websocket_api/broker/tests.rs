@@ -511,7 +511,7 @@ impl Bench {
     /// The transaction with this number leaves the mempool with this fate.
     fn drop_from_mempool(&mut self, number: i32, fate: Fate) {
         self.node.mempool = Mempool::default();
-        self.node.mempool.fates.drop(&acceptable(number).hashes(), fate, TIME);
+        self.node.mempool.fates.drop(acceptable(number).hashes().all(), fate, TIME);
     }
 }
 
