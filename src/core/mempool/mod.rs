@@ -66,8 +66,7 @@ pub struct MempoolEntry {
     pub since: Timestamp,
     /// Its place in the order of arrival since the start of the node, from 1 on.
     pub id: u64,
-    /// The cosignatories of the account of a multisig transaction, and those who ceased to be while it waited, at most
-    /// [`MAX_FORMER_COSIGNATORIES`].
+    /// The cosignatories of the account of a multisig transaction, and some who ceased to be while it waited.
     pub cosignatories: Vec<Address>,
     number: u64,
 }
