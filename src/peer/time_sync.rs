@@ -106,7 +106,7 @@ pub struct TimeSyncRound {
 pub struct TimeSync {
     /// Milliseconds by which network time is ahead of the system clock.
     pub offset: i64,
-    /// Number of successful rounds.
+    /// Number of successful rounds since the start, or since the offset was found to be wrong.
     age: u64,
     /// The last rounds, oldest first.
     pub rounds: VecDeque<TimeSyncRound>,
@@ -123,9 +123,15 @@ impl TimeSync {
         self.clock_difference.filter(|difference| difference.unsigned_abs() > CLOCK_TOLERANCE)
     }
 
-    /// Follows a jump of the system's clock by `millis`, as if the peers' clocks had not made it, until they are asked.
+    /// Follows a jump of the system's clock by `millis`, as if the peers' clocks had not made it, until they are asked. A
+    /// jump towards network time leaves it as it is. The rounds that follow are those of a young node.
     pub fn clock_jumped(&mut self, millis: i64) {
         self.clock_difference = self.clock_difference.map(|difference| difference.saturating_sub(millis));
+        let rest = self.offset.saturating_sub(millis);
+        if rest.unsigned_abs() < self.offset.unsigned_abs() {
+            self.offset = rest;
+        }
+        self.age = 0;
     }
 
     /// Ends a round with its answers. `listed` is the number of listed peers without this node, `accounts` the
@@ -133,7 +139,8 @@ impl TimeSync {
     ///
     /// If the offset from the system clock exceeds [`MAX_FREE_OFFSET`] before or after the change, the change must bring
     /// network time nearer to a time on which enough listed peers ([`MIN_AGREEING`], and more than half) agree
-    /// within [`AGREEMENT_TOLERANCE`]. Otherwise the round fails and does not count towards the node's age.
+    /// within [`AGREEMENT_TOLERANCE`]. Otherwise the round fails and does not count towards the node's age. If these agree
+    /// on a time that is too far away for the node's age, it is young again.
     pub fn round(
         &mut self,
         answers: &[ClockAnswer],
@@ -148,6 +155,14 @@ impl TimeSync {
         if let Some(difference) = clock_difference(&drawn, self.offset) {
             self.clock_difference = Some(difference);
         }
+        let agreed = self.agreed(&fast, listed);
+        let tolerance = tolerance(self.age);
+        let is_far = |(least, most): &(i64, i64)| {
+            least.saturating_sub(self.offset) > tolerance || self.offset.saturating_sub(*most) > tolerance
+        };
+        if self.offset.unsigned_abs() > MAX_FREE_OFFSET as u64 && agreed.iter().any(is_far) {
+            self.age = 0;
+        }
         let used = usable(&drawn, self.age);
         if used.is_empty() {
             return None;
@@ -156,7 +171,9 @@ impl TimeSync {
         let change = if change.unsigned_abs() <= MAX_IGNORED_CHANGE { 0 } else { change };
         let offset = self.offset.saturating_add(change);
         let differs = [self.offset, offset].into_iter().any(|offset| offset.unsigned_abs() > MAX_FREE_OFFSET as u64);
-        if change != 0 && differs && !self.is_agreed(offset, &fast, listed) {
+        let is_towards =
+            |(least, most): &(i64, i64)| ((*least).min(self.offset)..=(*most).max(self.offset)).contains(&offset);
+        if change != 0 && differs && !agreed.iter().any(is_towards) {
             self.rejected_offset = Some(offset);
             log::debug!("network time is not adjusted: the listed peers do not agree");
             return None;
@@ -172,17 +189,14 @@ impl TimeSync {
         Some(round)
     }
 
-    /// Returns whether enough listed peers agree on a time in the direction of an offset.
-    fn is_agreed(&self, offset: i64, answers: &[ClockAnswer], listed: usize) -> bool {
+    /// Returns the least and most offset from the system clock of each group of enough listed peers that agree.
+    fn agreed(&self, answers: &[ClockAnswer], listed: usize) -> Vec<(i64, i64)> {
         let needed = (listed / 2 + 1).max(MIN_AGREEING.min(listed));
         let listed = answers.iter().filter(|answer| answer.is_listed);
         let mut reported: Vec<_> = listed.map(|answer| answer.sample.offset().saturating_add(self.offset)).collect();
         reported.sort_unstable();
-        reported.windows(needed).any(|reported| {
-            let (Some(least), Some(most)) = (reported.first(), reported.last()) else { return false };
-            most.saturating_sub(*least) <= AGREEMENT_TOLERANCE
-                && ((*least).min(self.offset)..=(*most).max(self.offset)).contains(&offset)
-        })
+        let groups = reported.windows(needed).filter_map(|group| Some((*group.first()?, *group.last()?)));
+        groups.filter(|(least, most)| most.saturating_sub(*least) <= AGREEMENT_TOLERANCE).collect()
     }
 }
 
@@ -382,6 +396,46 @@ mod tests {
         let _ = time.of(&[sample(0), sample(0)], 100);
         time.clock_jumped(60_000);
         assert_eq!(time.clock_difference(), Some(-60_000));
+    }
+
+    #[test]
+    fn network_time_is_right_again_after_a_wrong_clock_is_set_right() {
+        for far in [1_800_000, -1_800_000] {
+            let mut time = TimeSync::default();
+            assert!((0..30).all(|_| time.of(&[sample(far - time.offset); 3], 1_000).is_some()));
+            assert!(time.offset.abs_diff(far) <= 75);
+            // In two steps.
+            time.clock_jumped(far / 2);
+            time.clock_jumped(far / 2);
+            assert!(time.offset.abs() <= 75, "{}", time.offset);
+            assert!(time.of(&[sample(500 - time.offset); 3], 1_000).is_some());
+            assert!(time.offset.abs_diff(500) <= 1, "a young node adopts the time of the peers: {}", time.offset);
+            // A jump away from network time is none of the peers'.
+            time.clock_jumped(far);
+            assert!(time.offset.abs_diff(500) <= 1);
+        }
+    }
+
+    #[test]
+    fn an_old_node_follows_listed_peers_that_agree_on_a_time_near_its_clock_from_which_they_led_it_away() {
+        let far = 1_800_000;
+        let mut time = TimeSync::default();
+        assert!((0..30).all(|_| time.of(&[sample(far - time.offset); 3], 1_000).is_some()));
+        // Others that keep the wrong time do not prevent it, unless their accounts are as important.
+        let wrong = |offset: i64| Sample { importance: 0.000_001, ..sample(offset) };
+        let mut answers = witnesses(&[sample(-far); 3]);
+        answers.extend((100..103).map(|number| ClockAnswer { is_listed: false, ..witness(number, wrong(0)) }));
+        for _ in 0..30 {
+            let _ = time.round(&answers, 3, 1_000, NOW);
+            answers.iter_mut().take(3).for_each(|answer| answer.sample = sample(-time.offset));
+            answers.iter_mut().skip(3).for_each(|answer| answer.sample = wrong(far - time.offset));
+        }
+        assert!(time.offset.abs() < MAX_FREE_OFFSET, "{}", time.offset);
+        // Fewer of them do not make it young.
+        let mut time = TimeSync::default();
+        assert!((0..30).all(|_| time.of(&[sample(far - time.offset); 3], 1_000).is_some()));
+        assert!(time.round(&witnesses(&[sample(-far); 2]), 3, 1_000, NOW).is_none());
+        assert_eq!((time.age, time.offset.abs_diff(far) <= 75), (30, true));
     }
 
     #[test]
