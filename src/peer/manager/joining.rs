@@ -1,8 +1,8 @@
 //! Joining the network: detection of this node's public address, and return to saved peers.
 //!
 //! **Own address.** Listed peers are asked; only if none of them answers, others are, and these count once for each
-//! network. The node announces a reported address only if more than half of the answers name it, of unlisted peers at least
-//! [`MIN_NETWORKS`], and only after it has reached itself there: the answer to its own challenge is signed with its own
+//! network. The node announces a reported address only if more than half of the answers name it, or just half if the others
+//! name addresses of the other family, IPv4 or IPv6, of unlisted peers at least [`MIN_NETWORKS`], and only after it has reached itself there: the answer to its own challenge is signed with its own
 //! key. That alone proves little, because a relay at another address can pass on the challenge and the answer; so no address
 //! of a minority is ever tried. Otherwise the node keeps what it has: so also behind a router that does not pass on
 //! connections from inside, where the operator sets `nem.host`. Then nobody is asked at all.
@@ -36,6 +36,8 @@ pub const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Maximum number of listed peers that are asked for this node's address at once.
 const MAX_REPORTERS: usize = 16;
+/// Maximum number of reports that are named in a warning.
+const MAX_NAMED: usize = 8;
 /// Minimum number of networks of unlisted peers that must report an address.
 pub const MIN_NETWORKS: usize = 2;
 
@@ -193,12 +195,33 @@ impl Manager {
         Some(AddressReport { host: seen.host, address, by: *from })
     }
 
-    /// Challenges this node at the host that more than half of these reports name, and at least `least` of them, unless it
-    /// is the present one.
+    /// Challenges this node at the host that most of these reports name, and at least `least` of them, unless it is the
+    /// present one. Peers of the other family see it at another address, IPv4 or IPv6: just half of all reports are enough
+    /// if all others are of them. Then IPv4 is preferred.
     fn follow_reports(&mut self, reports: &[AddressReport], least: usize) {
-        let votes = |report: &AddressReport| reports.iter().filter(|other| other.address == report.address).count();
-        let is_named_by_most = |report: &&AddressReport| 2 * votes(report) > reports.len() && votes(report) >= least;
-        let Some(report) = reports.iter().find(is_named_by_most) else { return };
+        let count = |counts: &dyn Fn(&AddressReport) -> bool| reports.iter().filter(|report| counts(report)).count();
+        let is_named_by_most = |report: &&AddressReport| {
+            let votes = count(&|other| other.address == report.address);
+            let of_family = count(&|other| other.address.is_ipv4() == report.address.is_ipv4());
+            votes >= least && (2 * votes > reports.len() || 2 * votes == reports.len() && votes == of_family)
+        };
+        let Some(report) = reports.iter().filter(is_named_by_most).max_by_key(|report| report.address.is_ipv4()) else {
+            let present = self.local.endpoint.address();
+            if count(&|report| Some(report.address) == present) == 0
+                && !reports.is_empty()
+                && !self.has_warned_of_reports
+            {
+                self.has_warned_of_reports = true;
+                let hosts: BTreeSet<_> = reports.iter().map(|report| report.host.as_str()).take(MAX_NAMED).collect();
+                log::warn!(
+                    "peers report different addresses of this node ({}), none of them more than half; it announces {}. Set \
+                     nem.host to the right one",
+                    hosts.into_iter().collect::<Vec<_>>().join(", "),
+                    self.local.endpoint
+                );
+            }
+            return;
+        };
         if Some(report.address) != self.local.endpoint.address() {
             let endpoint = Endpoint { host: report.host.clone(), ..self.local.endpoint.clone() };
             let key = self.keys.public();

@@ -206,6 +206,8 @@ pub struct Manager {
     /// Reports of this node's address: those of the queries before joining, and the later ones.
     first_addresses: FanOut<AddressReport>,
     addresses: FanOut<AddressReport>,
+    /// Whether a warning has told that they differ.
+    has_warned_of_reports: bool,
     times: FanOut<ClockAnswer>,
     /// Peers whose clocks move network time; other queried ones only confirm.
     selected_clocks: BTreeSet<Address>,
@@ -260,6 +262,7 @@ impl Manager {
             sign_probes: Quota::default(),
             first_addresses: FanOut::default(),
             addresses: FanOut::default(),
+            has_warned_of_reports: false,
             times: FanOut::default(),
             selected_clocks: BTreeSet::new(),
             time_sync: TimeSync::default(),

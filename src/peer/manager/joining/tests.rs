@@ -229,6 +229,26 @@ fn the_own_address_follows_the_majority_of_peers_that_leads_here_and_a_tie_chang
 }
 
 #[test]
+fn half_of_the_peers_is_enough_if_the_others_see_the_node_at_an_address_of_the_other_family() {
+    const SIX: &str = "[2001:4860:0:0:0:0:0:1]";
+    for (sees, expected) in [
+        (["30.0.0.1", "30.0.0.1", SIX, SIX], "30.0.0.1"),
+        ([SIX, "30.0.0.1", SIX, "30.0.0.1"], "30.0.0.1"),
+        ([SIX, SIX, "30.0.0.1", "30.0.0.2"], SIX),
+        (["30.0.0.1", "30.0.0.1", SIX, "30.0.0.2"], "69.199.8.1"),
+        (["30.0.0.1", SIX, SIX, SIX], SIX),
+        (["30.0.0.1", "30.0.0.2", SIX, "[2001:4860:0:0:0:0:0:2]"], "69.199.8.1"),
+    ] {
+        let mut scene = seen(settings(&[0, 1, 2, 3]), 4);
+        ["30.0.0.1", "30.0.0.2", SIX].iter().for_each(|host| lead_to_this_node(&mut scene, host));
+        scene.simulated_peers.iter_mut().zip(sees).for_each(|(peer, sees)| peer.sees = sees);
+        scene.run_seconds(1);
+        assert_eq!(own_host(&scene), expected, "{sees:?}");
+        assert_eq!(scene.manager.has_warned_of_reports, expected == "69.199.8.1", "{sees:?}");
+    }
+}
+
+#[test]
 fn an_unidentified_peer_is_pinned_to_the_key_of_its_first_answer() {
     let endpoint = info(0).endpoint;
     let mut scene =
