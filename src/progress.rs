@@ -79,6 +79,12 @@ impl ProgressMeter {
         ProgressMeter { style, start, recent: VecDeque::from([start]), last_line: now, written: 0 }
     }
 
+    /// Begins to count anew, when the work that is counted begins.
+    pub fn restart(&mut self, now: u64, progress: &Progress) {
+        self.start = Sample::new(now, progress);
+        self.recent = VecDeque::from([self.start]);
+    }
+
     /// Returns the text to write now; `None` if the previous line is recent enough.
     ///
     /// For a terminal the text starts with a carriage return, has no line end, and covers the previous one; for a log
@@ -224,6 +230,17 @@ mod tests {
         let mut meter = ProgressMeter::new(Style::Log, 0, &progress(1));
         assert_eq!(meter.report(5_000, &progress(1)).unwrap(), "height 1  0.0 blocks/s");
         assert_eq!(meter.report(10_000, &progress(10_001)).unwrap(), "height 10,001  1,000 blocks/s");
+    }
+
+    #[test]
+    fn what_was_passed_over_before_a_restart_does_not_count() {
+        let progress = |height, done| Progress { height, target: None, bytes: Some((done, 1_000)) };
+        let mut meter = ProgressMeter::new(Style::Log, 0, &progress(80, 0));
+        let _ = meter.report(5_000, &progress(80, 700));
+        meter.restart(8_000, &progress(80, 800));
+        let line = meter.report(10_000, &progress(100, 900)).unwrap();
+        assert_eq!(line, "height 100  90 %  10 blocks/s  2.0 s left");
+        assert_eq!(meter.finish(12_000, &progress(120, 1_000)), "height 120: 40 blocks in 4.0 s, 10 blocks/s");
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub enum DevnetCommand {
     Show {
         /// Folder of the private network [default: that of nisd run]
         #[arg(long, value_name = "DIR")]
-        data: Option<String>,
+        data: Option<PathBuf>,
         /// Port of the node's HTTP interface [default: that of the running node, else nem.httpPort of its settings]
         #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
         http_port: Option<String>,
@@ -51,7 +51,7 @@ pub enum DevnetCommand {
     ExportConfig {
         /// Folder of the private network [default: that of nisd run]
         #[arg(long, value_name = "DIR")]
-        data: Option<String>,
+        data: Option<PathBuf>,
         /// Folder to write to
         #[arg(short, long, value_name = "DIR", value_parser = super::folder())]
         output: PathBuf,

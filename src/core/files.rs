@@ -443,7 +443,16 @@ fn owner_beside(path: &Path) -> io::Result<Option<(u32, u32)>> {
         (user, _) if user == own.as_raw() => Ok(None),
         owner if own.is_root() => Ok(Some(owner)),
         (user, _) if is_store => {
-            let text = format!("nobody but the owner of the store could use this file; {}", run_as(user));
+            let advice = if fs::metadata(folder)?.uid() == own.as_raw() {
+                let owner = user_name(user).unwrap_or_else(|| user.to_string());
+                let data = data.display();
+                format!(
+                    "{data} belongs to the user {owner}: give it to the owner of its folder (sudo chown USER {data})"
+                )
+            } else {
+                run_as(user)
+            };
+            let text = format!("nobody but the owner of the store could use this file; {advice}");
             Err(io::Error::new(ErrorKind::PermissionDenied, text))
         }
         _ => Ok(None),

@@ -292,9 +292,10 @@ impl RunContext<'_> {
         let begin = || (current, ProgressMeter::new(style(), now, &Progress { height, ..current.progress }));
         let (shown, meter) = self.progress.get_or_insert_with(begin);
         *shown = current;
-        if has_imported(shown)
-            && let Some(line) = meter.report(now, &shown.progress)
-        {
+        if !has_imported(shown) {
+            // Blocks of the file that are known already are passed over.
+            meter.restart(now, &shown.progress);
+        } else if let Some(line) = meter.report(now, &shown.progress) {
             show(&line);
         }
     }

@@ -394,7 +394,7 @@ pub fn explain_result(code: i32) -> String {
     };
     let option = match result {
         ValidationResult::FailurePastDeadline => " (--deadline)",
-        ValidationResult::FailureInsufficientFee => "; omit --fee to pay it",
+        ValidationResult::FailureInsufficientFee => "; `nisd send` without --fee pays it",
         ValidationResult::FailureTransactionNotAllowedForMultisig => ", with --multisig-account",
         _ => "",
     };

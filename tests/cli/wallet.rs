@@ -460,7 +460,7 @@ fn an_encrypted_message_is_read_by_its_recipient() {
 fn a_rejection_by_the_node_is_explained_in_plain_words() {
     for (code, name, words) in [
         (5, "FAILURE_INSUFFICIENT_BALANCE", "insufficient balance: the account does not have enough"),
-        (17, "FAILURE_INSUFFICIENT_FEE", "omit --fee"),
+        (17, "FAILURE_INSUFFICIENT_FEE", "without --fee pays it"),
         (0, "NEUTRAL", "already knows this transaction"),
         (999, "FAILURE_OF_TOMORROW", "unknown to this program"),
     ] {

@@ -469,7 +469,8 @@ pub fn is_in_use(folder: &Path) -> bool {
 fn is_locked(folder: &Path, name: &str) -> io::Result<bool> {
     let Some(file) = if_present(open_own(&folder.join(name), Access::Read))? else { return Ok(false) };
     match file.try_lock_shared() {
-        Ok(()) => Ok(false),
+        // Explicitly: a child process that was just started may still hold the file.
+        Ok(()) => file.unlock().map(|()| false),
         Err(TryLockError::WouldBlock) => Ok(true),
         Err(TryLockError::Error(error)) => Err(error),
     }
