@@ -30,8 +30,8 @@ pub struct Rebuild {
     content: MempoolContent,
     /// Transactions that are still to be accepted: those of the mempool, then those of replaced blocks.
     candidates: VecDeque<Candidate>,
-    /// Those that were invalid, by time and order of arrival, each with its fate; `None` if no blocks were replaced. Each is
-    /// tried once more after all others, as it may spend what another one pays.
+    /// Those that were invalid, by time and order of arrival, each with its fate; `None` if no blocks were replaced since the
+    /// last complete rebuild. Each is tried once more after all others, as it may spend what another one pays.
     retried: Option<BTreeMap<(Timestamp, u64), (Candidate, Fate)>>,
 }
 
@@ -156,15 +156,16 @@ impl Mempool {
         confirmed: &BTreeSet<Hash256>,
         newly_returned: Vec<Candidate>,
     ) {
-        let kept = candidates.len();
+        let mut can_retry = !newly_returned.is_empty();
         if let Some(Rebuild { candidates: open, retried, .. }) = self.rebuild.take() {
+            can_retry |= retried.is_some();
             let retried = retried.into_iter().flatten().map(|(_, (candidate, _))| candidate);
             let open = open.into_iter().chain(retried);
             candidates.extend(open.filter(|candidate| candidate.is_returned(confirmed)));
         }
         candidates.extend(newly_returned);
         let content = MempoolContent { next_number: self.content.next_number, ..MempoolContent::default() };
-        let retried = (candidates.len() > kept).then(BTreeMap::new);
+        let retried = can_retry.then(BTreeMap::new);
         self.rebuild = Some(Rebuild { content, candidates, retried });
     }
 

@@ -255,6 +255,10 @@ fn what_waits_on_top_of_a_rolled_back_payment_stays_with_it() {
     scene.pool.chain_changed(Height(999), BTreeSet::new(), vec![paid.clone()]);
     scene.work();
     assert!(scene.pool.by_hash(&spending.hash()).is_some(), "it is found until it is decided");
+    // The next change of the chain comes before it is tried again.
+    scene.work();
+    scene.work();
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
     assert_eq!(scene.published(), std::slice::from_ref(&paid), "what stays is not published again");
     assert_eq!(scene.pool.by_hash(&spending.hash()).map(|entry| entry.id), Some(id));
     let rejected = Some(Fate::Rejected(ValidationResult::FailureInsufficientBalance));
