@@ -51,10 +51,9 @@ impl Node<'_> {
             );
             self.harvester.postpone(self.clock_monitor.distrusted_until);
             self.block_processor.drop_harvested();
-            if let Some(peers) = &mut self.peers {
-                peers.clock_jumped(jump);
-            }
-            self.mempool.clock_jumped(jump);
+            let shift = self.peers.as_mut().map_or(0, |peers| peers.clock_jumped(jump));
+            self.clock.shift(shift);
+            self.mempool.clock_jumped(jump + shift);
         }
         let ahead = self.seconds_ahead(self.now(now));
         if ahead > MAX_AHEAD && now.monotonic >= self.warn_at.ahead {

@@ -124,14 +124,18 @@ impl TimeSync {
     }
 
     /// Follows a jump of the system's clock by `millis`, as if the peers' clocks had not made it, until they are asked. A
-    /// jump towards network time leaves it as it is. The rounds that follow are those of a young node.
-    pub fn clock_jumped(&mut self, millis: i64) {
+    /// jump towards network time leaves it as it is: returns the change of the offset. The rounds that follow are those of a
+    /// young node.
+    #[must_use]
+    pub fn clock_jumped(&mut self, millis: i64) -> i64 {
         self.clock_difference = self.clock_difference.map(|difference| difference.saturating_sub(millis));
-        let rest = self.offset.saturating_sub(millis);
-        if rest.unsigned_abs() < self.offset.unsigned_abs() {
-            self.offset = rest;
-        }
         self.age = 0;
+        let rest = self.offset.saturating_sub(millis);
+        if rest.unsigned_abs() >= self.offset.unsigned_abs() {
+            return 0;
+        }
+        self.offset = rest;
+        millis.saturating_neg()
     }
 
     /// Ends a round with its answers. `listed` is the number of listed peers without this node, `accounts` the
@@ -384,17 +388,17 @@ mod tests {
         assert_eq!(time.of(&[], 100), None);
         assert_eq!(time.clock_difference(), Some(moved - far));
         // A clock that is set right no longer differs.
-        time.clock_jumped(-far);
+        let _ = time.clock_jumped(-far);
         assert_eq!(time.clock_difference(), None);
     }
 
     #[test]
     fn a_clock_that_jumps_away_from_the_peers_differs_at_once() {
         let mut time = TimeSync::default();
-        time.clock_jumped(60_000);
+        assert_eq!(time.clock_jumped(60_000), 0);
         assert_eq!(time.clock_difference(), None, "without peers nothing is known");
         let _ = time.of(&[sample(0), sample(0)], 100);
-        time.clock_jumped(60_000);
+        assert_eq!(time.clock_jumped(60_000), 0);
         assert_eq!(time.clock_difference(), Some(-60_000));
     }
 
@@ -405,13 +409,12 @@ mod tests {
             assert!((0..30).all(|_| time.of(&[sample(far - time.offset); 3], 1_000).is_some()));
             assert!(time.offset.abs_diff(far) <= 75);
             // In two steps.
-            time.clock_jumped(far / 2);
-            time.clock_jumped(far / 2);
+            assert_eq!((time.clock_jumped(far / 2), time.clock_jumped(far / 2)), (-far / 2, -far / 2));
             assert!(time.offset.abs() <= 75, "{}", time.offset);
             assert!(time.of(&[sample(500 - time.offset); 3], 1_000).is_some());
             assert!(time.offset.abs_diff(500) <= 1, "a young node adopts the time of the peers: {}", time.offset);
             // A jump away from network time is none of the peers'.
-            time.clock_jumped(far);
+            assert_eq!(time.clock_jumped(far), 0);
             assert!(time.offset.abs_diff(500) <= 1);
         }
     }

@@ -240,6 +240,30 @@ fn a_jump_of_the_clock_is_disputed_for_an_hour_at_most_and_only_by_peers_whose_c
 }
 
 #[test]
+fn network_time_does_not_move_when_a_wrong_clock_is_set_right() {
+    const BEHIND: i64 = 1_800;
+    let peers = [1, 2, 3].map(|number| Peer { number, ahead: 1_000 * BEHIND, ..Peer::default() });
+    beside(peers.into(), &[1, 2, 3], &[], &PrivateNetwork::new(), |scene| {
+        let ahead = |scene: &mut Scene<'_>| {
+            let text = scene.node.get("/time-sync/network-time");
+            let time = text.json()["sendTimeStamp"].as_i64().expect("a time");
+            time - i64::from(NODE_START.0) * 1_000 - scene.now.as_millis() as i64
+        };
+        scene.run_for(Duration::from_secs(100));
+        let before = ahead(scene);
+        assert!(before.abs_diff(1_000 * BEHIND) <= 75, "it follows the peers: {before} ms");
+        scene.node.shift_clock(BEHIND);
+        for seconds in [1, 10, 1_000] {
+            scene.run_for(Duration::from_secs(seconds));
+            let after = ahead(scene);
+            assert!(after.abs_diff(before) <= 75, "{after} ms, {seconds} s later");
+        }
+        let status = scene.node.get("/local/peers").json();
+        assert_eq!(status["clockDifference"], 0);
+    });
+}
+
+#[test]
 fn a_wrong_signature_ends_the_unconfirmed_transactions_of_a_peer_and_nothing_else_does() {
     let payment = |from: u64| {
         transfer(

@@ -369,10 +369,11 @@ impl Manager {
     }
 
     /// Follows a jump of the system's clock by `millis`. The peers are asked for their clocks at once: after a suspend of the
-    /// machine they have gone on as well.
-    pub fn clock_jumped(&mut self, millis: i64) {
-        self.time_sync.clock_jumped(millis);
+    /// machine they have gone on as well. Returns by how much network time must be shifted.
+    #[must_use]
+    pub fn clock_jumped(&mut self, millis: i64) -> i64 {
         self.run_soon(Task::TimeSynchronisation);
+        self.time_sync.clock_jumped(millis)
     }
 
     /// Makes a waiting task due now.
