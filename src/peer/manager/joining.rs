@@ -1,11 +1,12 @@
 //! Joining the network: detection of this node's public address, and return to saved peers.
 //!
 //! **Own address.** Listed peers are asked; only if none of them answers, others are, and these count once for each
-//! network. The node announces a reported address only if more than half of the answers name it, or just half if the others
-//! name addresses of the other family, IPv4 or IPv6, of unlisted peers at least [`MIN_NETWORKS`], and only after it has reached itself there: the answer to its own challenge is signed with its own
-//! key. That alone proves little, because a relay at another address can pass on the challenge and the answer; so no address
-//! of a minority is ever tried. Otherwise the node keeps what it has: so also behind a router that does not pass on
-//! connections from inside, where the operator sets `nem.host`. Then nobody is asked at all.
+//! network. The node announces a reported address only if more than half of the answers name it, or just half if the
+//! others name addresses of the other family, IPv4 or IPv6, of unlisted peers at least [`MIN_NETWORKS`], and only after
+//! it has reached itself there: the answer to its own challenge is signed with its own key. That alone proves little,
+//! because a relay at another address can pass on the challenge and the answer; so no address of a minority is ever
+//! tried. Otherwise the node keeps what it has: so also behind a router that does not pass on connections from inside,
+//! where the operator sets `nem.host`. Then nobody is asked at all.
 //!
 //! The node joins the network with the first valid answer, whoever sends it. If an answer is required and none arrives,
 //! the node keeps querying the listed peers. Saved peers are queried too, but not waited for.
@@ -207,10 +208,8 @@ impl Manager {
         };
         let Some(report) = reports.iter().filter(is_named_by_most).max_by_key(|report| report.address.is_ipv4()) else {
             let present = self.local.endpoint.address();
-            if count(&|report| Some(report.address) == present) == 0
-                && !reports.is_empty()
-                && !self.has_warned_of_reports
-            {
+            let are_of_listed = least < MIN_NETWORKS && !reports.is_empty();
+            if are_of_listed && count(&|report| Some(report.address) == present) == 0 && !self.has_warned_of_reports {
                 self.has_warned_of_reports = true;
                 let hosts: BTreeSet<_> = reports.iter().map(|report| report.host.as_str()).take(MAX_NAMED).collect();
                 log::warn!(
