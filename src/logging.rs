@@ -83,11 +83,17 @@ pub fn finish() {
     }
     for _ in 0..MAX_EXIT_WAITS {
         log::logger().flush();
-        // Uses the queue directly: output may be queued although the program failed before the log was installed. If
-        // lines are missing although none waits, standard error rejects what is written.
-        let is_done = with_queue(|queue| queue.write_queued() || queue.queued.is_empty()).unwrap_or(true);
+        // Uses the queue directly: output may be queued although the program failed before the log was installed.
+        let wrote_all = |queue: &mut LineQueue<_>| {
+            let had_output = !queue.queued.is_empty();
+            queue.write_queued();
+            had_output.then_some(queue.queued.is_empty())
+        };
+        // If lines are missing although none waits after a flush, standard error rejects what is written. If all was
+        // written after it, the next flush tells how many are missing.
+        let Some(Some(wrote_all)) = with_queue(wrote_all) else { return };
         // A signal, such as that of a helper that ends, is no reason to give up.
-        if is_done || StderrWriter::wait(EXIT_WAIT) == Some(false) {
+        if !wrote_all && StderrWriter::wait(EXIT_WAIT) == Some(false) {
             return;
         }
     }
