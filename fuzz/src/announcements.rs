@@ -397,8 +397,8 @@ impl<'g> Harness<'g> {
     }
 
     fn complete(&mut self) {
-        // After a reorganisation each may take two steps. A cosignature may be attached or lost.
-        let steps = 2 * (self.pool.len() + self.rolled_back.len() + self.announced.len()) + 2;
+        // After a reorganisation each may take two steps, and a cosignature that may be lost takes one.
+        let steps = 2 * (self.pool.len() + self.rolled_back.len()) + self.announced.len() + 2;
         for _ in 0..=steps {
             if !self.pool.is_rebuilding() {
                 return;

@@ -35,6 +35,17 @@ pub struct Rebuild {
     retried: Option<BTreeMap<(Timestamp, u64), (Candidate, Fate)>>,
 }
 
+impl Rebuild {
+    /// Removes the next transaction; if it is tried once more, with its fate so far.
+    fn next_candidate(&mut self) -> Option<(Candidate, Option<Fate>)> {
+        if let Some(candidate) = self.candidates.pop_front() {
+            return Some((candidate, None));
+        }
+        let (_, (candidate, fate)) = self.retried.as_mut()?.pop_first()?;
+        Some((candidate, Some(fate)))
+    }
+}
+
 /// A transaction that is to be accepted into the new content.
 enum Candidate {
     /// The transaction of the mempool with this number.
@@ -183,14 +194,8 @@ impl Mempool {
             let now = if is_clock_disputed { valid_time(&root.transaction, confirmed.now) } else { confirmed.now };
             ChainSnapshot { now, ..*confirmed }
         };
-        let (candidate, first_fate) = match rebuild.candidates.pop_front() {
-            Some(candidate) => (candidate, None),
-            None => match rebuild.retried.as_mut().and_then(BTreeMap::pop_first) {
-                Some((_, (candidate, fate))) => (candidate, Some(fate)),
-                None => return self.end_rebuild(confirmed),
-            },
-        };
-        let (whole, common) = match candidate {
+        let Some((candidate, first_fate)) = rebuild.next_candidate() else { return self.end_rebuild(confirmed) };
+        let (entry, common) = match candidate {
             Candidate::Kept(number) => {
                 let Some(known) = self.content.entries.get(&number).cloned() else { return Ok(()) };
                 (known, None)
@@ -202,17 +207,19 @@ impl Mempool {
                 (MempoolEntry { id: self.last_id, ..entry }, Some(common))
             }
         };
-        let root = rebuild.content.drop_strangers(whole.clone(), confirmed)?;
+        let whole = Rc::clone(&entry.transaction);
+        let root = rebuild.content.drop_strangers(entry, confirmed)?;
         // The signatures of a transaction of the mempool were checked when it arrived.
         let good = if common.is_some() { check_signatures(&root, confirmed, &mut self.verifier) } else { Ok(()) };
         let outcome = good.and_then(|()| rebuild.content.insert(root.clone(), &when(&root)));
-        if let (Ok(accepted), Some(_)) = (&outcome, common) {
-            self.newly_accepted.extend(accepted.clone());
-            // If the rebuild restarts, it is taken over without being published again.
-            self.content.push(root.clone());
-            self.fates.changed.extend(root.hashes.all());
-        }
         let result = match outcome {
+            Ok(accepted) if common.is_some() => {
+                self.newly_accepted.extend(accepted);
+                // If the rebuild restarts, it is taken over without being published again.
+                self.content.push(root.clone());
+                self.fates.changed.extend(root.hashes.all());
+                None
+            }
             Ok(_) => None,
             Err(Rejection::Store(error)) => return Err(error),
             Err(_) if rebuild.content.by_hash.contains_key(&root.hashes.own) => None,
@@ -226,22 +233,22 @@ impl Mempool {
             (None, ..) => None,
             (Some(result), None, _) => Some(Fate::Rejected(result)),
             // What was accepted since has not prevented it.
-            (_, Some(_), Some(fate)) => Some(fate),
+            (Some(_), Some(_), Some(first_fate)) => Some(first_fate),
             (Some(result), Some(common), None) => {
                 let conflict = rebuild.content.conflict(&root, result, common, confirmed, budget)?;
                 Some(Fate::Replaced(result, conflict))
             }
         };
         if let (Some(fate), None, Some(retried)) = (fate, first_fate, &mut rebuild.retried) {
-            let place = (whole.transaction.timestamp, whole.id);
-            let candidate = match common {
-                Some(common) => Candidate::Returned(whole.transaction, common),
-                None => Candidate::Kept(whole.number),
-            };
+            let place = (root.transaction.timestamp, root.id);
+            let candidate = common.map_or(Candidate::Kept(root.number), |common| Candidate::Returned(whole, common));
             retried.insert(place, (candidate, fate));
             return Ok(());
         }
-        self.cosignatures.extend(whole.hashes.children.iter().filter(|child| !root.hashes.children.contains(child)));
+        if !Rc::ptr_eq(&whole, &root.transaction) {
+            let attached = whole.cosignatures().iter().map(Transaction::hash);
+            self.cosignatures.extend(attached.filter(|hash| !root.hashes.children.contains(hash)));
+        }
         let Some(fate) = fate else { return Ok(()) };
         // It has become invalid and is dropped: nobody finds it any more from now on, not only when the rebuild is complete.
         if common.is_none() {
