@@ -83,17 +83,11 @@ pub fn finish() {
     }
     for _ in 0..MAX_EXIT_WAITS {
         log::logger().flush();
-        // Uses the queue directly: output may be queued although the program failed before the log was installed.
-        let wrote_all = |queue: &mut LineQueue<_>| {
-            let had_output = !queue.queued.is_empty();
-            queue.write_queued();
-            had_output.then_some(queue.queued.is_empty())
-        };
-        // If lines are missing although none waits after a flush, standard error rejects what is written. If all was
-        // written after it, the next flush tells how many are missing.
-        let Some(Some(wrote_all)) = with_queue(wrote_all) else { return };
+        // Uses the queue directly: output may be queued although the program failed before the log was installed. What
+        // still waits after a flush may be followed by a notice. If nothing waits, lines that are missing were rejected.
+        let Some(is_written) = with_queue(LineQueue::write_rest).flatten() else { return };
         // A signal, such as that of a helper that ends, is no reason to give up.
-        if !wrote_all && StderrWriter::wait(EXIT_WAIT) == Some(false) {
+        if !is_written && StderrWriter::wait(EXIT_WAIT) == Some(false) {
             return;
         }
     }
@@ -280,7 +274,7 @@ fn push_message(line: &mut String, message: &str, next_line: &str) {
 /// Maximum queued bytes. A single line may be longer.
 const MAX_QUEUED: usize = 64 << 10;
 /// Bytes that a terminal or pipe accepts without blocking once it is writable.
-const SAFE_BYTES: usize = 256;
+pub const SAFE_BYTES: usize = 256;
 
 /// Queue of lines for `W`, which writes what it can without blocking and returns [`ErrorKind::WouldBlock`] if that is
 /// nothing. Lines beyond [`MAX_QUEUED`] bytes, and those that are rejected with another error, are dropped and counted.
@@ -355,6 +349,15 @@ impl<W: Write> LineQueue<W> {
         }
         self.noticed = 0;
         self.dropped == 0
+    }
+
+    /// Writes as much as possible of what a flush has left, and returns whether that was all; `None` if it has left nothing.
+    fn write_rest(&mut self) -> Option<bool> {
+        if self.queued.is_empty() {
+            return None;
+        }
+        self.write_queued();
+        Some(self.queued.is_empty())
     }
 
     /// Drops and counts what is queued. A notice that is dropped passes on its number.

@@ -45,7 +45,7 @@ use crate::clock::System;
 use crate::codec::text::NotText;
 use crate::config::{ConfigError, NemesisError, Origin, Override, Settings};
 use crate::files;
-use crate::logging::{eprint_line, wait_until_ready};
+use crate::logging::{SAFE_BYTES, eprint_line, wait_until_ready};
 use crate::model::{Height, is_invisible};
 use crate::store::{Options, StoreError, lock_holder};
 use crate::wallet::{NodeClient, NodeError};
@@ -484,9 +484,7 @@ fn print(text: &str) -> Result<(), CommandError> {
 /// Writes to standard output what is accepted there within a moment: a node does not wait for its reader.
 pub fn print_unless_blocked(text: &str) {
     const MOMENT: Duration = Duration::from_millis(100);
-    /// Bytes that a terminal or pipe accepts without blocking once it is writable.
-    const PIECE: usize = 256;
-    for piece in text.as_bytes().chunks(PIECE) {
+    for piece in text.as_bytes().chunks(SAFE_BYTES) {
         let is_ready = matches!(wait_until_ready(&io::stdout(), PollFlags::OUT, MOMENT), Ok(Some(true)));
         if !is_ready || io::stdout().write_all(piece).and_then(|()| io::stdout().flush()).is_err() {
             return;
