@@ -233,15 +233,14 @@ pub fn import_blocks(
     let mut meter = ProgressMeter::new(style(), (system.millis)(), &progress_of(&importer, target));
     let mut import = || {
         let (mut now, mut last_height, mut steps) = (system.network_time(&clock), importer.height(), 0u64);
-        let mut has_imported = false;
+        let first_height = last_height;
         loop {
             let step = importer.step(now);
             let imported = importer.tip().filter(|tip| tip.height > last_height);
-            if imported.is_some() && !has_imported {
+            if imported.is_some() && last_height == first_height {
                 // Blocks of the files that are known already were passed over.
                 let progress = Progress { height: last_height.0, ..progress_of(&importer, target) };
                 meter.restart((system.millis)(), &progress);
-                has_imported = true;
             }
             last_height = importer.height();
             if let (Some(block), Some(verifier)) = (imported, &mut verifier) {
