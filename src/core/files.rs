@@ -444,11 +444,9 @@ fn owner_beside(path: &Path) -> io::Result<Option<(u32, u32)>> {
         owner if own.is_root() => Ok(Some(owner)),
         (user, _) if is_store => {
             let advice = if fs::metadata(folder)?.uid() == own.as_raw() {
-                let owner = user_name(user).unwrap_or_else(|| user.to_string());
+                let [owner, own] = [user, own.as_raw()].map(|user| user_name(user).unwrap_or_else(|| user.to_string()));
                 let data = data.display();
-                format!(
-                    "{data} belongs to the user {owner}: give it to the owner of its folder (sudo chown USER {data})"
-                )
+                format!("{data} belongs to the user {owner}: give it to this one (sudo chown {own} {data})")
             } else {
                 run_as(user)
             };
