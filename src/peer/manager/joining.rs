@@ -207,17 +207,9 @@ impl Manager {
             votes >= least && (2 * votes > reports.len() || 2 * votes == reports.len() && votes == of_family)
         };
         let Some(report) = reports.iter().filter(is_named_by_most).max_by_key(|report| report.address.is_ipv4()) else {
-            let present = self.local.endpoint.address();
-            let are_of_listed = least < MIN_NETWORKS && !reports.is_empty();
-            if are_of_listed && count(&|report| Some(report.address) == present) == 0 && !self.has_warned_of_reports {
-                self.has_warned_of_reports = true;
-                let hosts: BTreeSet<_> = reports.iter().map(|report| report.host.as_str()).take(MAX_NAMED).collect();
-                log::warn!(
-                    "peers report different addresses of this node ({}), none of them more than half; it announces {}. Set \
-                     nem.host to the right one",
-                    hosts.into_iter().collect::<Vec<_>>().join(", "),
-                    self.local.endpoint
-                );
+            // Strangers prove nothing.
+            if least < MIN_NETWORKS {
+                self.warn_of_reports(reports);
             }
             return;
         };
@@ -226,6 +218,23 @@ impl Manager {
             let key = self.keys.public();
             self.queue(&endpoint, Some(key), &Query::NodeInfo, RequestKind::OwnAddress);
         }
+    }
+
+    /// Warns once of reports that do not agree, unless one of them names the present address.
+    fn warn_of_reports(&mut self, reports: &[AddressReport]) {
+        let present = self.local.endpoint.address();
+        let is_present = |report: &AddressReport| Some(report.address) == present;
+        if reports.is_empty() || reports.iter().any(is_present) || self.has_warned_of_reports {
+            return;
+        }
+        self.has_warned_of_reports = true;
+        let hosts: BTreeSet<_> = reports.iter().map(|report| report.host.as_str()).take(MAX_NAMED).collect();
+        log::warn!(
+            "peers report different addresses of this node ({}), none of them more than half; it announces {}. Set nem.host \
+             to the right one",
+            hosts.into_iter().collect::<Vec<_>>().join(", "),
+            self.local.endpoint
+        );
     }
 
     /// Processes the answer to this node's challenge of itself. Announces the endpoint if this node has answered.
