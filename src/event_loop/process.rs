@@ -139,7 +139,8 @@ impl SystemdNotifier {
         });
         let is_meant = env::var("WATCHDOG_PID").is_ok_and(|pid| pid == process::id().to_string());
         let allowed = env::var("WATCHDOG_USEC").ok().filter(|_| is_meant || env::var_os("WATCHDOG_PID").is_none());
-        let interval = allowed.and_then(|micros| micros.parse().ok()).map(Duration::from_micros);
+        let interval =
+            allowed.and_then(|micros| micros.parse().ok()).filter(|micros| *micros > 0).map(Duration::from_micros);
         SystemdNotifier {
             notify_socket,
             interval: interval.map(|allowed| allowed / NOTIFICATIONS_PER_TIMEOUT),

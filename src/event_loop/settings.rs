@@ -181,7 +181,7 @@ impl<'a> ActiveSettings<'a> {
         let (changes, listed) = match changes.and_then(|changes| Ok((changes, listed_peers(&settings)?))) {
             Ok(read) => read,
             Err(error) => {
-                log::error!("no setting is changed: {error}");
+                logging::log_always(log::Level::Error, &format_args!("no setting is changed: {error}"));
                 return None;
             }
         };
@@ -190,7 +190,7 @@ impl<'a> ActiveSettings<'a> {
         log::info!("the settings are reloaded: {} changes", changes.len());
         for change in changes {
             let level = if change.is_live { log::Level::Info } else { log::Level::Warn };
-            log::log!(level, "{change}");
+            logging::log_always(level, &change);
         }
         self.addresses = self.settings.http.local.clone();
         // What was asked for an earlier list has no effect, and all names are looked up again.

@@ -5,12 +5,12 @@
 //! and no client delays the others.
 
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Registry, Token};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::Limits;
 use super::fetch::{FetchLimits, Fetcher};
@@ -332,7 +332,15 @@ impl Listeners {
 
 /// Opens a listening socket. The kernel drops a client that acknowledges nothing for `write_stall`.
 fn listening_socket(address: SocketAddr, write_stall: Duration) -> io::Result<TcpListener> {
-    let socket = TcpListener::bind(address)?;
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        // All addresses are those of IPv4, too, whatever the default of the system.
+        socket.set_only_v6(false)?;
+    }
+    // A restart gets the port although connections of the last run are not forgotten yet.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
     // Connections inherit these from their listener.
     let options = SockRef::from(&socket);
     options.set_tcp_nodelay(true)?;
@@ -341,9 +349,8 @@ fn listening_socket(address: SocketAddr, write_stall: Duration) -> io::Result<Tc
     if let Err(error) = limit_unsent(&options, write_stall) {
         log::info!("the system cannot limit unsent data of a connection other than by the size of its buffer: {error}");
     }
-    // Listening again only changes the length of the queue.
-    rustix::net::listen(&socket, ACCEPT_QUEUE)?;
-    Ok(socket)
+    socket.listen(ACCEPT_QUEUE)?;
+    Ok(TcpListener::from_std(socket.into()))
 }
 
 /// Limits unsent bytes in the kernel, and the time for which it keeps unacknowledged ones, also after the socket is

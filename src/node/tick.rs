@@ -168,6 +168,17 @@ impl Node<'_> {
         joined.map_or(Duration::MAX, |peers| peers.harvesting_blocked_until)
     }
 
+    /// Returns when this node works on its next block.
+    fn harvest_due(&self, now: Now) -> Duration {
+        if self.is_catching_up(now.network) {
+            Duration::MAX
+        } else if self.harvester.has_work() {
+            now.monotonic
+        } else {
+            self.harvester.next_round.max(self.harvest_blocked_until())
+        }
+    }
+
     /// Works on this node's next block.
     fn harvest(&mut self, budget: &mut Budget, now: Now) -> Result<(), StoreError> {
         // An attempt that has started is always finished: other work waits for the right to change the chain, and for
@@ -211,7 +222,13 @@ impl Node<'_> {
                 }
                 _ => {}
             }
-            let Some(chain_update) = processed.chain_update else { continue };
+            let Some(chain_update) = processed.chain_update else {
+                // However many blocks wait, this node's own is next.
+                if self.harvest_due(now) <= now.monotonic {
+                    break;
+                }
+                continue;
+            };
             if let BlockOrigin::Harvested(block) = &processed.origin {
                 self.harvester.record_own(block, &chain_update);
             }
@@ -291,16 +308,9 @@ impl Node<'_> {
         } else if self.import.is_some() {
             self.import_due()
         } else {
-            let next_harvest = if self.is_catching_up(now.network) {
-                Duration::MAX
-            } else if self.harvester.has_work() {
-                now.monotonic
-            } else {
-                self.harvester.next_round.max(self.harvest_blocked_until())
-            };
             let next_block = if self.block_processor.has_work(now.network) { now.monotonic } else { Duration::MAX };
             let import = if self.may_import() { self.import_due() } else { Duration::MAX };
-            next_harvest.min(next_block).min(import)
+            self.harvest_due(now).min(next_block).min(import)
         };
         let for_chain = for_chain.max(self.write_backoff.retry_at);
         let is_busy = self.mempool.has_work()

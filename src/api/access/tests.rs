@@ -525,6 +525,7 @@ fn the_status_of_a_transaction_names_where_it_is_or_what_became_of_it() {
         ("", "the parameter hash is missing"),
         ("?hash=ab", "hash must have 64 hex digits"),
         ("?hash=xyz", "hash must have 64 hex digits"),
+        (&format!("?hash={}", &multisig().hash().to_string()[1..]), "hash must have 64 hex digits"),
     ] {
         let line = format!("GET /transaction/status{query}");
         assert_eq!(TestRequest::new(&line).status_and_error(&scene), (400, message.to_owned()));
