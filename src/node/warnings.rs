@@ -120,8 +120,8 @@ impl Node<'_> {
         harvesters.sort_unstable();
         harvesters.dedup();
         log::info!(
-            "reorg: blocks {} to {} are replaced ({} back), the tip is now at height {}; they were harvested by {}; {} \
-             transactions are unconfirmed again",
+            "reorg: blocks {} to {} are replaced ({} back), the tip is now at height {}; they were harvested by {}; the \
+             new blocks lack {} of their transactions",
             reorg.common.next(),
             reorg.common.0 + reorg.replaced.len() as u64,
             reorg.replaced.len(),

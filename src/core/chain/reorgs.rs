@@ -40,7 +40,7 @@ pub struct Reorg {
     pub tip: Height,
     /// The replaced blocks, lowest first.
     pub replaced: Vec<ReplacedBlock>,
-    /// Number of their transactions that returned to the mempool because the new blocks do not contain them.
+    /// Number of their transactions that the new blocks do not contain. Those that are still valid return to the mempool.
     pub returned: usize,
 }
 

@@ -388,8 +388,7 @@ fn open_unreplaced<T>(data: &Path, open: impl Fn() -> Result<T>) -> Result<T> {
 /// Fails if a folder has no store that can be opened.
 fn check_existing(folder: &Path) -> Result<()> {
     require_store(folder)?;
-    let had_store = open_own(&folder.join(LOCK_FILE), Access::Read).is_ok_and(|lock| FolderLock(lock).is_initialized());
-    require_data_file(folder, had_store)?;
+    require_data_file(folder, had_store(folder))?;
     // Its creation was interrupted.
     if size(folder).is_ok_and(|bytes| bytes == 0) { Err(StoreError::Empty) } else { Ok(()) }
 }
@@ -402,7 +401,15 @@ fn require_store(folder: &Path) -> Result<()> {
     if let Some(error) = missing_target(folder) {
         return Err(in_folder(folder)(error));
     }
-    if exists(folder) { Ok(()) } else { Err(StoreError::Empty) }
+    if exists(folder) {
+        return Ok(());
+    }
+    require_data_file(folder, had_store(folder)).and(Err(StoreError::Empty))
+}
+
+/// Returns whether a store was created in a folder.
+fn had_store(folder: &Path) -> bool {
+    open_own(&folder.join(LOCK_FILE), Access::Read).is_ok_and(|lock| FolderLock(lock).is_initialized())
 }
 
 /// A lock on a file in a store's folder, which keeps other processes from changing the store. While the store is open the
@@ -723,6 +730,15 @@ mod tests {
             assert!(!is_in_use(folder.path()) && is_unlocked(folder.path()));
             drop((existing(AccessMode::Exclusive).unwrap(), inherited));
         }
+    }
+
+    #[test]
+    fn a_folder_that_has_lost_its_data_file_is_not_one_without_a_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || Store::open_existing(folder.path(), AccessMode::Shared, Options::default());
+        assert!(matches!(open(), Err(StoreError::Empty)));
+        std::fs::write(folder.path().join(LOCK_FILE), INITIALIZED).unwrap();
+        assert!(matches!(open(), Err(StoreError::DataFile(_, FileFault::Missing))));
     }
 
     #[test]
