@@ -45,7 +45,7 @@ pub use access::{Features, Settings};
 pub use accounts::{AccountBody, AccountInfo, AccountMeta, AccountPair, MultisigInfo};
 pub use blocks::BlockBody;
 pub use error::ApiError;
-pub use events::{EventFeed, MempoolEvent};
+pub use events::EventFeed;
 pub use explorer::Explorer;
 pub use mosaics::{DefinitionAndSupply, definitions_owned_by, mosaics_owned_by, supply_of};
 pub use namespaces::namespaces_rented_by;

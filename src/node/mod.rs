@@ -121,6 +121,8 @@ pub struct Node<'s> {
     unread_changes: VecDeque<(Height, Vec<ConfirmedBlock>)>,
     identity: Identity,
     mempool: Mempool,
+    /// Number of transactions of replaced blocks that were found to be invalid since, and not logged yet.
+    invalid_returned: u64,
     harvester: Harvester<'s>,
     block_processor: BlockProcessor<'s>,
     /// The peer layer, once the node starts to join its network.
@@ -227,6 +229,7 @@ impl<'s> Node<'s> {
             unread_changes: VecDeque::new(),
             identity,
             mempool: Mempool::default(),
+            invalid_returned: 0,
             harvester,
             block_processor: BlockProcessor::new(store, network),
             peers: None,

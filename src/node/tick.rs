@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::block_processor::BlockOrigin;
 use super::{Node, UNITS_PER_STEP};
-use crate::api::{ApiError, MempoolEvent};
+use crate::api::ApiError;
 use crate::budget::Budget;
 use crate::chain::ConfirmedBlock;
+use crate::mempool::{Fate, FateRecord, MempoolEvent};
 use crate::model::Height;
 use crate::net::service::{ConnectionId, Effects, LoopTime};
 use crate::peer::Manager;
@@ -122,10 +123,18 @@ impl Node<'_> {
             }
             broker.news.on_transaction(transaction);
         }
-        while let Some((entry, fate)) = mempool.newly_left.pop_front() {
+        while let Some((entry, event)) = mempool.newly_changed.pop_front() {
+            let is_replaced = matches!(event, MempoolEvent::Left(FateRecord { fate: Fate::Replaced(..), .. }));
+            self.invalid_returned += u64::from(is_replaced);
             if tells_events {
-                events.mempool_changed(&entry, MempoolEvent::Left(fate));
+                events.mempool_changed(&entry, event);
             }
+        }
+        if self.invalid_returned > 0 && !mempool.has_work() {
+            let count = std::mem::take(&mut self.invalid_returned);
+            log::warn!(
+                "transactions of the replaced blocks that are invalid now: {count}; /transaction/status tells why"
+            );
         }
     }
 

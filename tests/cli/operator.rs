@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::common::daemon::{CommandOutput, Node, args, closed_port, new_network, run, wait_for};
 use crate::common::http::{Client, cookie_file};
-use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key, signed};
+use crate::common::private_network::{Genesis, TOTAL, address, key_pair, now, private_key, signed, transfer};
 use nisd::metrics::Scrape;
 use nisd::model::transaction::Transfer;
 use nisd::model::{Address, Amount, Body, Mosaic, MosaicId, Timestamp};
@@ -130,12 +130,23 @@ fn metric(client: &mut Client, name: &str) -> f64 {
 #[test]
 #[ignore = "slow: a program on the real clock"]
 fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
-    let shares = [1, 2].map(|number| (address(&key_pair(number)), Amount::whole(TOTAL / 2)));
+    let shares = [(1, TOTAL / 2 - 50), (2, TOTAL / 2 - 50), (3, 100)];
+    let shares = shares.map(|(number, units)| (address(&key_pair(number)), Amount::whole(units)));
     let genesis = Genesis::new(now(), &shares);
     let first = Node::on_fast_network(&genesis, 1, &[], &[]);
     // It makes blocks alone, too, before they meet.
     let mut second = Node::on_fast_network(&genesis, 2, &[], &[]);
     let mut client = Client::connect(first.http);
+    let mut other = Client::connect(second.http);
+    // Only one of these payments can be in the chain on which they agree.
+    for (client, recipient) in [(&mut client, 4), (&mut other, 5)] {
+        let (recipient, time) = (address(&key_pair(recipient)), Timestamp(now().0 - 60));
+        let payment = transfer(&key_pair(3), recipient, Amount::whole(90), Amount::whole(1), time);
+        let signature = hex::encode(payment.signature.expect("a signature").0);
+        let bytes = hex::encode(payment.signed_bytes());
+        let announced = format!(r#"{{"data":"{bytes}","signature":"{signature}"}}"#);
+        assert_eq!(client.post("/transaction/announce", &announced).json()["message"], "SUCCESS");
+    }
     client.wait_for_height(3);
     let key = format!(r#"{{"value":"{}"}}"#, *private_key(1).printed());
     assert_eq!(client.post("/account/lock", &key).status, 200);
@@ -148,7 +159,6 @@ fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
     assert_eq!(client.get("/local/reorgs").json()["data"], Value::Array(Vec::new()));
     assert_eq!(metric(&mut client, "nisd_reorgs_total"), 0.0);
 
-    let mut other = Client::connect(second.http);
     other.wait_for_height(lost_height + 3);
     let (config, _folder) = (second.path("node.properties"), second.folder.take());
     drop(second);
@@ -179,13 +189,16 @@ fn lost_harvested_blocks_are_reported_even_if_their_account_is_locked() {
     assert!(
         log.contains(&line)
             && log
-                .contains(&format!("they were harvested by {harvester}; the new blocks lack 0 of their transactions")),
+                .contains(&format!("they were harvested by {harvester}; the new blocks lack 1 of their transactions")),
         "{log}"
     );
     let hash = last["hash"].as_str().expect("a hash");
     let line =
         format!("the block {hash} that was harvested here is lost: another block replaced it at height {lost_height}");
     assert!(log.contains(&line), "{log}");
+    wait_for("the void payment", || {
+        first.process.log().contains("transactions of the replaced blocks that are invalid now: 1;").then_some(())
+    });
 }
 
 /// Builds a transfer of two mosaics, signed in the order its sender chose.

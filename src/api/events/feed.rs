@@ -10,7 +10,7 @@ use super::super::response::Cache;
 use super::place::{BlockName, ShortHash, short};
 use crate::budget::{Budget, cost};
 use crate::chain::{ChainSnapshot, ConfirmedBlock};
-use crate::mempool::{FateRecord, MempoolEntry};
+use crate::mempool::{MempoolEntry, MempoolEvent};
 use crate::model::transaction::Hashes;
 use crate::model::{Address, Hash256, Height, Transaction};
 use crate::net::service::ConnectionId;
@@ -55,17 +55,6 @@ impl FeedBlock {
         let bytes = OVERHEAD * (1 + block.transactions.len()) + 4 * block.bytes;
         FeedBlock { block, name: Rc::new(name), texts, common: Cell::new((0, None)), bytes }
     }
-}
-
-/// What happened to a transaction of the mempool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MempoolEvent {
-    /// It arrived.
-    Arrived,
-    /// It got a cosignature.
-    Cosigned,
-    /// It left without being confirmed.
-    Left(FateRecord),
 }
 
 /// A change of the mempool.

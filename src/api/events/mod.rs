@@ -20,7 +20,7 @@ mod stream;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES, MempoolEvent};
+pub use feed::{EventFeed, MAX_BYTES, MAX_CHANGE_BYTES};
 use place::Place;
 use stream::{EventStream, Start};
 

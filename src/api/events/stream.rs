@@ -8,16 +8,16 @@ use super::super::streams::{BodyWriter, ResponseStream};
 use super::super::transaction_status::{TransactionStatus, signatures_of};
 use super::super::transactions::{DAMAGED, TransactionPair, write_hash};
 use super::super::{ApiError, NodeContext, NodeStatus, View};
-use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, MempoolEvent, OLD_ROW};
+use super::feed::{FeedBlock, HEARTBEAT, MempoolChange, OLD_ROW};
 use super::place::{BlockName, END, Place, Position, short};
 use super::{AddressReader, Filter, Kinds};
 use crate::budget::cost;
 use crate::codec::Encoder;
 use crate::codec::json::JsonEncoder;
-use crate::mempool::MempoolEntry;
+use crate::mempool::{MempoolEntry, MempoolEvent};
 use crate::model::{Address, Hash256, Height, Transaction};
 use crate::net::service::{ConnectionId, Progress};
-use crate::state::{self, AccountTxCursor, Direction, TxLocation};
+use crate::state::{self, AccountTxCursor, Direction, HashEntry, TxLocation};
 use crate::store::{StoreError, StoredHeader, stored_header};
 
 /// Blocks between a stream and the blocks that can still be replaced from which on it follows the transaction lists of its
@@ -495,6 +495,7 @@ impl EventStream {
         let Kinds { left, unconfirmed, .. } = self.filter.kinds;
         let is_wanted = match change.event {
             MempoolEvent::Left(_) => left,
+            MempoolEvent::Confirmed => left && self.filter.addresses.is_some(),
             // What has been listed is not told again.
             MempoolEvent::Arrived => unconfirmed && change.id > self.listed,
             MempoolEvent::Cosigned => unconfirmed,
@@ -510,6 +511,17 @@ impl EventStream {
                 let status = TransactionStatus::ended(change.hashes.own, fate);
                 let make = || JsonEncoder::document(|sink| status.write(sink)).into();
                 ("left", Rc::clone(change.text.get_or_init(make)))
+            }
+            // The chain's transaction lists are of fewer accounts: others do not hear of it with its block.
+            (MempoolEvent::Confirmed, ..) => {
+                let confirmed = node.find_hash(&change.hashes.own)?;
+                let Some(HashEntry { height, index, .. }) = confirmed else { return Ok(()) };
+                let block = node.events.block(height, &node.chain, &mut node.budget)?;
+                if self.filter.indexes(&block).contains(&index) {
+                    return Ok(());
+                }
+                let status = TransactionStatus::look_up(change.hashes.own, node)?;
+                ("left", JsonEncoder::document(|sink| status.write(sink)).into())
             }
             // It has been confirmed meanwhile, or its end or its return follows.
             (_, _, None) => return Ok(()),

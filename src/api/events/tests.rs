@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::feed::OLD_ROW;
 use crate::api::tests::*;
-use crate::api::{Api, EventFeed, MempoolEvent};
+use crate::api::{Api, EventFeed};
 use crate::budget::Budget;
 use crate::crypto::Signature;
-use crate::mempool::{Fate, FateRecord, MempoolEntry};
+use crate::mempool::{Fate, FateRecord, MempoolEntry, MempoolEvent};
 use crate::model::{Address, Amount, Body, Height, Timestamp, Transaction};
 use crate::net::http::Response;
 use crate::net::service::{ConnectionId, Progress};
@@ -567,6 +567,41 @@ fn the_mempool_is_told_with_zero_confirmations_what_is_there_what_comes_and_what
     confirmed.announce(acceptable(1));
     assert_eq!(confirmed.news(), []);
     assert!(!confirmed.node.events.tells_mempool());
+}
+
+#[test]
+fn who_was_told_of_an_unconfirmed_transaction_hears_of_its_confirmation_by_its_block_or_as_left() {
+    let scene = with_payments(1);
+    let sender = address_of(&pair().public());
+    scene.fund_address(sender);
+    let told_to = |parameters: &str, is_confirmed: bool| {
+        let mut stream = Stream::new(&scene, &format!("confirmations=0{parameters}"));
+        stream.run();
+        // It concerns a former cosignatory while it waits only.
+        let mut entry = MempoolEntry::new(acceptable(1), NETWORK, Timestamp(5));
+        entry.cosignatories = vec![address(77)];
+        let common = Height(scene.add_block(vec![acceptable(1)]).0 - 1);
+        stream.changed(common, Vec::new());
+        if !is_confirmed {
+            stream.replace(common, Vec::new());
+        }
+        stream.node.events.mempool_changed(&entry, MempoolEvent::Confirmed);
+        let told = stream.news();
+        if is_confirmed {
+            stream.replace(common, Vec::new());
+        }
+        told
+    };
+    let former = told_to(&format!("&address={}", of(77)), true);
+    assert_eq!((former.len(), former[0].kind.as_str()), (1, "left"));
+    assert_eq!(former[0].data["hash"], hex::encode(acceptable(1).hash().0));
+    assert_eq!((&former[0].data["status"], former[0].number("confirmations")), (&"confirmed".into(), 1));
+    for parameters in [format!("&address={sender}"), format!("&address={sender}&address={}", of(77)), String::new()] {
+        let told = told_to(&parameters, true);
+        assert_eq!(told.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["transaction"]);
+    }
+    assert_eq!(told_to(&format!("&address={}&kinds=unconfirmed", of(77)), true), []);
+    assert_eq!(told_to(&format!("&address={}", of(77)), false), [], "its block is undone: it is told what follows");
 }
 
 #[test]

@@ -204,8 +204,9 @@ impl MempoolContent {
         if let Body::Multisig(body) = &mut transaction.body {
             body.cosignatures.retain(counts);
         }
-        let MempoolEntry { id, cosignatories, number, since, .. } = root;
-        Ok(MempoolEntry { id, cosignatories, number, ..MempoolEntry::new(transaction, network, since) })
+        let MempoolEntry { id, cosignatories, min_cosignatories, number, since, .. } = root;
+        let root = MempoolEntry::new(transaction, network, since);
+        Ok(MempoolEntry { id, cosignatories, min_cosignatories, number, ..root })
     }
 
     /// Attaches a cosignature.

@@ -68,6 +68,8 @@ pub struct MempoolEntry {
     pub id: u64,
     /// The cosignatories of the account of a multisig transaction, and some who ceased to be while it waited.
     pub cosignatories: Vec<Address>,
+    /// How many of them must sign; 0 means all.
+    min_cosignatories: u32,
     number: u64,
 }
 
@@ -82,11 +84,23 @@ impl MempoolEntry {
         };
         let accounts = rules::participants(&transaction, network);
         let bytes = transaction.to_bytes(SigningForm::Verifiable).len();
-        let (transaction, cosignatories) = (Rc::new(transaction), Vec::new());
-        MempoolEntry { transaction, hashes, fee_payer, accounts, bytes, since, id: 0, cosignatories, number: 0 }
+        let (transaction, cosignatories, min_cosignatories) = (Rc::new(transaction), Vec::new(), 0);
+        let (id, number) = (0, 0);
+        MempoolEntry {
+            transaction,
+            hashes,
+            fee_payer,
+            accounts,
+            bytes,
+            since,
+            id,
+            cosignatories,
+            min_cosignatories,
+            number,
+        }
     }
 
-    /// Looks up the cosignatories of the account of a multisig transaction.
+    /// Looks up who must sign a multisig transaction.
     fn look_up_cosignatories(&mut self, chain: &ChainSnapshot<'_>) -> Result<()> {
         if self.is_multisig() {
             let mut present = state::cosignatories(chain.snapshot, &self.fee_payer)?;
@@ -94,8 +108,15 @@ impl MempoolEntry {
             self.cosignatories.truncate(MAX_FORMER_COSIGNATORIES);
             present.append(&mut self.cosignatories);
             self.cosignatories = present;
+            self.min_cosignatories = state::account(chain.snapshot, &self.fee_payer)?.min_cosignatories;
         }
         Ok(())
+    }
+
+    /// Returns whether an earlier entry of the same transaction had other signatures, or others had to sign it.
+    fn is_signed_otherwise(&self, earlier: &MempoolEntry) -> bool {
+        let signing = |of: &MempoolEntry| (of.min_cosignatories, of.hashes.children.len());
+        signing(self) != signing(earlier) || self.cosignatories != earlier.cosignatories
     }
 
     /// Returns its sort key in the order of selection for a block.
@@ -135,6 +156,19 @@ impl MempoolEntry {
     }
 }
 
+/// What happened to a transaction of the mempool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MempoolEvent {
+    /// It arrived.
+    Arrived,
+    /// It got a cosignature, or a block has changed which signatures it has or needs.
+    Cosigned,
+    /// It left without being confirmed.
+    Left(FateRecord),
+    /// A block has confirmed it.
+    Confirmed,
+}
+
 /// The mempool.
 #[derive(Default)]
 pub struct Mempool {
@@ -161,8 +195,8 @@ pub struct Mempool {
     /// transaction without cosignatures attached since, a cosignature separately. Transactions that a rebuild takes over
     /// are not repeated.
     pub newly_accepted: VecDeque<Rc<Transaction>>,
-    /// Transactions that have left without being confirmed and are not published yet.
-    pub newly_left: VecDeque<(MempoolEntry, FateRecord)>,
+    /// What else has happened and is not published yet, oldest first.
+    pub newly_changed: VecDeque<(MempoolEntry, MempoolEvent)>,
 }
 
 /// Transactions, and the state in which they are applied. A removed transaction is gone from `entries`; its number stays

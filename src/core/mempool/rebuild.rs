@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::admission::check_signatures;
-use super::{ChainSnapshot, Fate, FateRecord, Mempool, MempoolContent, MempoolEntry};
+use super::{ChainSnapshot, Fate, FateRecord, Mempool, MempoolContent, MempoolEntry, MempoolEvent};
 use crate::budget::Budget;
 use crate::model::{Hash256, Height, Timestamp, Transaction};
 use crate::rules::{Rejection, ValidationResult};
@@ -33,6 +33,8 @@ pub struct Rebuild {
     /// Those that were invalid, by time and order of arrival, each with its fate; `None` if no blocks were replaced since the
     /// last complete rebuild. Each is tried once more after all others, as it may spend what another one pays.
     retried: Option<BTreeMap<(Timestamp, u64), (Candidate, Fate)>>,
+    /// Multisig transactions of the mempool whose signatures, or who must sign, are others in the new content.
+    signed_otherwise: Vec<Hash256>,
 }
 
 impl Rebuild {
@@ -125,8 +127,9 @@ impl Mempool {
             return;
         }
         for number in confirmed.iter().filter_map(|hash| self.content.by_hash.get(hash)) {
-            if let Some(MempoolEntry { transaction, hashes, .. }) = self.content.entries.remove(number) {
-                self.cosignatures.extend(&hashes.children[..transaction.cosignatures().len()]);
+            if let Some(root) = self.content.entries.remove(number) {
+                self.cosignatures.extend(&root.hashes.children[..root.transaction.cosignatures().len()]);
+                self.newly_changed.push_back((root, MempoolEvent::Confirmed));
             }
         }
         let kept = self.content.by_fee.iter().map(|(.., number)| Candidate::Kept(*number)).collect();
@@ -158,7 +161,7 @@ impl Mempool {
     /// Records that an accepted transaction has left.
     fn drop(&mut self, root: MempoolEntry, fate: Fate, now: Timestamp) {
         self.fates.drop(root.hashes.all(), fate, now);
-        self.newly_left.push_back((root, FateRecord { fate, at: now }));
+        self.newly_changed.push_back((root, MempoolEvent::Left(FateRecord { fate, at: now })));
     }
 
     fn begin_rebuild(
@@ -177,7 +180,7 @@ impl Mempool {
         candidates.extend(newly_returned);
         let content = MempoolContent { next_number: self.content.next_number, ..MempoolContent::default() };
         let retried = can_retry.then(BTreeMap::new);
-        self.rebuild = Some(Rebuild { content, candidates, retried });
+        self.rebuild = Some(Rebuild { content, candidates, retried, signed_otherwise: Vec::new() });
     }
 
     /// Returns whether a rebuild is in progress.
@@ -216,11 +219,17 @@ impl Mempool {
             Ok(accepted) if common.is_some() => {
                 self.newly_accepted.extend(accepted);
                 // If the rebuild restarts, it is taken over without being published again.
-                self.content.push(root.clone());
+                self.content.push(rebuild.content.by_hash(&root.hashes.own).unwrap_or(&root).clone());
                 self.fates.changed.extend(root.hashes.all());
                 None
             }
-            Ok(_) => None,
+            Ok(_) => {
+                let (new, known) = (rebuild.content.by_hash(&root.hashes.own), self.content.entries.get(&root.number));
+                if new.zip(known).is_some_and(|(new, known)| new.is_signed_otherwise(known)) {
+                    rebuild.signed_otherwise.push(root.hashes.own);
+                }
+                None
+            }
             Err(Rejection::Store(error)) => return Err(error),
             Err(_) if rebuild.content.by_hash.contains_key(&root.hashes.own) => None,
             Err(Rejection::Result(result)) => Some(result),
@@ -261,7 +270,12 @@ impl Mempool {
     /// Decides about the next cosignature that may be lost, or completes the rebuild.
     fn end_rebuild(&mut self, confirmed: &ChainSnapshot<'_>) -> Result<()> {
         let Some(cosignature) = self.cosignatures.pop_front() else {
-            self.content = self.rebuild.take().map_or_else(MempoolContent::default, |rebuild| rebuild.content);
+            let Some(Rebuild { content, signed_otherwise, .. }) = self.rebuild.take() else { return Ok(()) };
+            for root in signed_otherwise.iter().filter_map(|hash| content.by_hash(hash)) {
+                self.fates.changed.extend(root.hashes.all());
+                self.newly_changed.push_back((root.clone(), MempoolEvent::Cosigned));
+            }
+            self.content = content;
             return Ok(());
         };
         let is_kept = self.rebuild.as_ref().is_some_and(|new| new.content.children.contains_key(&cosignature));

@@ -120,6 +120,25 @@ impl Scene {
         self.with(|pool, confirmed| pool.step_rebuild(confirmed, &mut Budget::new(0))).unwrap();
     }
 
+    /// Replaces a cosignatory by another account, as a block does.
+    fn replace_cosignatory(&self, gone: u8, new: u8) {
+        let pair = |a: u8, b: u8| [address(a).as_bytes().as_slice(), address(b).as_bytes()].concat();
+        let mut batch = self.store.begin_write().unwrap();
+        for (table, gone, new) in [
+            (Table::Cosignatories, pair(MULTISIG, gone), pair(MULTISIG, new)),
+            (Table::CosignatoryOf, pair(gone, MULTISIG), pair(new, MULTISIG)),
+        ] {
+            batch.delete(table, &gone).unwrap();
+            batch.put(table, &new, &[]).unwrap();
+        }
+        batch.commit().unwrap();
+    }
+
+    /// Returns what else is to be published.
+    fn changes(&mut self) -> Vec<(Hash256, MempoolEvent)> {
+        self.pool.newly_changed.drain(..).map(|(entry, event)| (entry.hashes.own, event)).collect()
+    }
+
     /// Completes pending work and returns the transactions to publish.
     fn published(&mut self) -> Vec<Transaction> {
         while self.pool.is_rebuilding() {
@@ -263,7 +282,7 @@ fn what_waits_on_top_of_a_rolled_back_payment_stays_with_it() {
     assert_eq!(scene.pool.by_hash(&spending.hash()).map(|entry| entry.id), Some(id));
     let rejected = Some(Fate::Rejected(ValidationResult::FailureInsufficientBalance));
     assert_eq!([&paid, &spending, &too_much].map(|one| fate(&scene, one)), [None, None, rejected]);
-    let left: Vec<_> = scene.pool.newly_left.iter().map(|(entry, _)| entry.hashes.own).collect();
+    let left: Vec<_> = scene.pool.newly_changed.iter().map(|(entry, _)| entry.hashes.own).collect();
     assert_eq!(left, [too_much.hash()]);
 }
 
@@ -371,20 +390,14 @@ fn attached_cosignatures_count_only_as_long_as_their_signers_are_cosignatories()
     assert_eq!(held(&scene), [with_cosignatures(&begun, &[2])]);
     assert!(scene.pool.by_hash(&cosignature(2, &begun).hash()).is_some());
     assert!(scene.pool.by_hash(&cosignature(3, &begun).hash()).is_none());
-    // A block replaces the cosignatory 2 by 3.
-    let pair = |a: u8, b: u8| [address(a).as_bytes().as_slice(), address(b).as_bytes()].concat();
-    let mut batch = scene.store.begin_write().unwrap();
-    for (table, gone, new) in [
-        (Table::Cosignatories, pair(MULTISIG, 2), pair(MULTISIG, 3)),
-        (Table::CosignatoryOf, pair(2, MULTISIG), pair(3, MULTISIG)),
-    ] {
-        batch.delete(table, &gone).unwrap();
-        batch.put(table, &new, &[]).unwrap();
-    }
-    batch.commit().unwrap();
+    scene.pool.fates.changed.clear();
+    scene.replace_cosignatory(2, 3);
     scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
     scene.published();
     assert_eq!(held(&scene), std::slice::from_ref(&begun));
+    assert_eq!(scene.changes(), [(begun.hash(), MempoolEvent::Cosigned)]);
+    let changed: BTreeSet<Hash256> = scene.pool.fates.changed.iter().copied().collect();
+    assert!(begun.hashes().all().chain([&cosignature(2, &begun).hash()]).all(|hash| changed.contains(hash)));
     let lost = Some(Fate::Rejected(ValidationResult::FailureMultisigNoMatchingMultisig));
     assert_eq!([fate(&scene, &begun), fate(&scene, &cosignature(2, &begun))], [None, lost]);
     assert!(scene.pool.by_hash(&cosignature(2, &begun).hash()).is_none());
@@ -392,8 +405,43 @@ fn attached_cosignatures_count_only_as_long_as_their_signers_are_cosignatories()
     assert_eq!(held(&scene), [with_cosignatures(&begun, &[3])]);
     // Whoever was a cosignatory while it waited learns of its end.
     scene.pool.drop_expired(Timestamp(NOW.0 + 4_000));
-    let told: BTreeSet<Address> = scene.pool.newly_left[0].0.cosignatories.iter().copied().collect();
+    let told: BTreeSet<Address> = scene.pool.newly_changed.pop_back().unwrap().0.cosignatories.into_iter().collect();
     assert_eq!(told, [1, 2, 3].map(address).into());
+}
+
+#[test]
+fn a_block_that_changes_who_must_sign_is_told_once_whatever_restarts_the_rebuild() {
+    let mut scene = Scene::new();
+    let (begun, other) = (multisig(), payment(1, 1));
+    // It returns from a replaced block, and the rebuild restarts.
+    assert!(scene.announce(&other).is_ok());
+    scene.pool.chain_changed(Height(999), BTreeSet::new(), vec![begun.clone()]);
+    (0..2).for_each(|_| scene.work());
+    let rebuild = |scene: &mut Scene| {
+        scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
+        scene.published();
+    };
+    rebuild(&mut scene);
+    assert!(scene.pool.by_hash(&begun.hash()).is_some());
+    assert_eq!(scene.changes(), []);
+    // Another account must sign, or another number of them.
+    scene.replace_cosignatory(2, 3);
+    scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
+    (0..2).for_each(|_| scene.work());
+    rebuild(&mut scene);
+    assert_eq!(scene.changes(), [(begun.hash(), MempoolEvent::Cosigned)]);
+    let mut batch = scene.store.begin_write().unwrap();
+    let account = crate::state::account(&batch, &address(MULTISIG)).unwrap();
+    put_account(&mut batch, &address(MULTISIG), &Account { min_cosignatories: 1, ..account }).unwrap();
+    batch.commit().unwrap();
+    rebuild(&mut scene);
+    assert_eq!(scene.changes(), [(begun.hash(), MempoolEvent::Cosigned)]);
+    rebuild(&mut scene);
+    assert_eq!(scene.changes(), []);
+    // A block confirms it.
+    scene.pool.chain_changed(Height(1000), [begun.hash()].into(), Vec::new());
+    scene.published();
+    assert_eq!(scene.changes(), [(begun.hash(), MempoolEvent::Confirmed)]);
 }
 
 #[test]
@@ -554,7 +602,7 @@ fn a_transaction_that_a_rebuild_cannot_validate_is_rejected_and_does_not_vanish(
     let unknown = ValidationResult::FailureUnknown;
     assert_eq!(fate(&scene, &waiting), Some(Fate::Rejected(unknown)));
     assert_eq!(fate(&scene, &returned), Some(Fate::Replaced(unknown, None)));
-    assert_eq!((scene.pool.len(), scene.pool.newly_left.len()), (0, 2));
+    assert_eq!((scene.pool.len(), scene.pool.newly_changed.len()), (0, 2));
 }
 
 /// What became of a transaction, by all its hashes.
@@ -633,11 +681,11 @@ fn a_transaction_that_a_rebuild_drops_is_not_found_any_more_before_the_rebuild_e
     put_account(&mut batch, &address(1), &account).unwrap();
     batch.commit().unwrap();
     scene.pool.chain_changed(Height(1000), BTreeSet::new(), Vec::new());
-    while scene.pool.newly_left.is_empty() {
+    while scene.pool.newly_changed.is_empty() {
         scene.work();
     }
     assert!(scene.pool.is_rebuilding());
-    let dropped = scene.pool.newly_left[0].0.hashes.own;
+    let dropped = scene.pool.newly_changed[0].0.hashes.own;
     assert!(scene.pool.by_hash(&dropped).is_none());
     let listed = std::iter::successors(scene.pool.after(&Hash256::default()), |one| scene.pool.after(&one.hashes.own));
     assert!(listed.map(|one| one.hashes.own).all(|hash| hash != dropped));
