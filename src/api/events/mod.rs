@@ -79,7 +79,8 @@ fn start(context: &mut RequestContext<'_>, addresses: Option<AddressReader>) -> 
     let start = start_of(context)?;
     let mosaic = context.parameter("mosaic")?.map(|text| MosaicId::parse(&text)).transpose();
     let mosaic = mosaic.map_err(|_| ApiError::argument("mosaic must be a namespace and a name, such as nem:xem"))?;
-    let kinds = context.parameter("kinds")?.map_or(Ok(Kinds::default()), |text| Kinds::parse(&text))?;
+    let kinds = context.parameter("kinds")?;
+    let kinds = kinds.map_or(Ok(Kinds::default()), |text| Kinds::parse(&text, confirmations == 0))?;
     let filter = Filter { addresses: None, mosaic, kinds, confirmations: confirmations.unsigned_abs() };
     let stream = EventStream::new(context.connection, addresses, filter, start);
     // Proxies must not hold the events back.
@@ -127,9 +128,15 @@ impl AddressReader {
         AddressReader { names, valid: BTreeSet::new() }
     }
 
-    /// Takes the list `addresses` of a body.
+    /// Takes the list `addresses` of a body, which has nothing else: a parameter there would be ignored.
     pub fn of_body(body: ParsedBody) -> Result<AddressReader, ApiError> {
         let mut body = body.map_err(|error| bad_body(Some(error)))?;
+        if let Value::Object(members) = &*body
+            && let Some((name, _)) = members.iter().find(|(name, _)| name != "addresses")
+        {
+            let text = format!("the body has the member addresses alone, not {name:.40}; parameters are in the query");
+            return Err(ApiError::new(400, text));
+        }
         let Some(Value::Array(names)) = json_member(&mut body, "addresses") else { return Err(bad_body(None)) };
         Ok(AddressReader { names: std::mem::take(names), valid: BTreeSet::new() })
     }
@@ -186,13 +193,18 @@ impl Default for Kinds {
 }
 
 impl Kinds {
-    /// Parses a list of names with commas.
-    pub fn parse(text: &str) -> Result<Kinds, ApiError> {
+    /// Parses a list of names with commas, for a stream that tells the mempool or not.
+    pub fn parse(text: &str, has_mempool: bool) -> Result<Kinds, ApiError> {
         let mut kinds = Kinds { transactions: false, blocks: false, unconfirmed: false, left: false };
         for name in text.split(',') {
             match name.trim() {
                 "transaction" => kinds.transactions = true,
                 "block" => kinds.blocks = true,
+                "unconfirmed" | "left" if !has_mempool => {
+                    return Err(ApiError::argument(
+                        "the kinds unconfirmed and left need confirmations=0: only then the mempool is told",
+                    ));
+                }
                 "unconfirmed" => kinds.unconfirmed = true,
                 "left" => kinds.left = true,
                 "rollback" | "undone" | "synchronising" => {}

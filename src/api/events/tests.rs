@@ -724,6 +724,8 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
         ("confirmations=-1", "from 0 to 1000000"),
         ("confirmations=1000001", "from 0 to 1000000"),
         ("kinds=blocks", "some of transaction, block, unconfirmed and left"),
+        ("kinds=unconfirmed", "need confirmations=0"),
+        ("kinds=block,left&confirmations=1", "need confirmations=0"),
         ("mosaic=xem", "a namespace and a name, such as nem:xem"),
         ("after=1.2", "must be one that a stream sent"),
         ("after=0.0.0000000000000000", "must be one that a stream sent"),
@@ -744,6 +746,12 @@ fn bad_parameters_are_errors_that_say_what_to_do() {
     (bad.line, bad.body) = ("POST /events".to_owned(), b"{}".to_vec());
     let (status, message) = bad.error();
     assert_eq!((status, message.contains("{\"addresses\": [\"...\"]}")), (400, true), "{message}");
+    for member in ["confirmations", "address"] {
+        let mut bad = Stream::new(&scene, "").posting(&[of(2)]);
+        bad.body = String::from_utf8(bad.body).unwrap().replacen('{', &format!("{{\"{member}\":20,"), 1).into_bytes();
+        let (status, message) = bad.error();
+        assert_eq!((status, message.contains(&format!("not {member}; "))), (400, true), "{message}");
+    }
     // These are in the body.
     let mut bad = Stream::new(&scene, "");
     bad.line = "POST /events?address=TALICE".to_owned();
