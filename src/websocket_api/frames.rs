@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::broker::Broker;
 use super::content::{AccountTopic, Item};
-use super::session_table::{SESSION_BYTES, SessionId, trim};
+use super::session_table::{CLOSE_PROTOCOL_ERROR, SESSION_BYTES, SessionId, trim};
 use super::stomp::{Frame, encoder};
 use super::topics;
 use crate::codec::lenient_json::{self, Value};
@@ -54,11 +54,12 @@ impl Broker {
             match decoder.next_frame() {
                 Ok(Some(frame)) => self.handle(&frame, &mut context),
                 Ok(None) => break Progress::Done,
-                Err(error) if error.is_fatal => {
-                    context.units += SEND_UNITS;
-                    self.table.fail(id, &error.text, context.effects);
+                Err(error) => {
+                    self.send_error(&error.text, error.receipt.as_deref(), &mut context);
+                    if error.is_fatal {
+                        self.table.close(id, (CLOSE_PROTOCOL_ERROR, ""), false, context.effects);
+                    }
                 }
-                Err(error) => self.send_error(&error.text, error.receipt.as_deref(), &mut context),
             }
         };
         let FrameContext { effects, units, .. } = context;

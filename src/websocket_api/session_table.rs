@@ -29,7 +29,7 @@ pub const TOO_MANY_SESSIONS: CloseReason = (1013, "too many sessions");
 /// Close code for a session whose client sends no first message.
 const NO_FIRST_MESSAGE: u16 = 4500;
 /// Websocket close code of a session that the STOMP layer closes.
-const CLOSE_PROTOCOL_ERROR: u16 = 1002;
+pub const CLOSE_PROTOCOL_ERROR: u16 = 1002;
 /// Error message for a session that is closed because a global limit is reached.
 const LOW_MEMORY_MESSAGE: &str = "The node is short of memory and this session takes much of it";
 

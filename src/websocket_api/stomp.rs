@@ -31,7 +31,7 @@ pub struct DecodeError {
     /// The session must be closed. NIS1 leaves it open but ignores its input; this node closes it with code 1002 after
     /// the ERROR frame.
     pub is_fatal: bool,
-    /// The receipt for which the frame asked, if its headers were read.
+    /// The receipt for which the frame asked, if that header was read.
     pub receipt: Option<String>,
 }
 
@@ -197,17 +197,20 @@ impl Decoder {
 
     /// Searches the end of the current frame. Returns its head and the position of its body in the buffer, validated.
     fn find_frame(&mut self) -> Result<Option<(Head, Range<usize>)>, DecodeError> {
-        let Some((head, body)) = self.find_end()? else {
-            return self.check_size(self.buffer.len()).map(|()| None);
-        };
-        self.check_size(body.end + 1)?;
-        let frame = self.frame(head.command, self.start + head.headers..body.start, body.clone());
-        frame.validate().map_err(|error| {
-            let [receipt] = frame.pick(["receipt"]);
-            let has_receipt = !matches!(frame.command, "CONNECT" | "STOMP");
-            DecodeError { receipt: receipt.filter(|_| has_receipt).map(Cow::into_owned), ..error }
-        })?;
-        Ok(Some((head, body)))
+        let found = self.find_end().and_then(|found| {
+            self.check_size(found.as_ref().map_or(self.buffer.len(), |(_, body)| body.end + 1))?;
+            let Some((head, body)) = found else { return Ok(None) };
+            self.frame(head.command, self.start + head.headers..body.start, body.clone()).validate()?;
+            Ok(Some((head, body)))
+        });
+        found.map_err(|error| DecodeError { receipt: self.receipt(), ..error })
+    }
+
+    /// Returns the receipt for which the current frame asks, if that header line was read without an error.
+    fn receipt(&self) -> Option<String> {
+        let head = self.head.filter(|head| !matches!(head.command, "CONNECT" | "STOMP"))?;
+        let [receipt] = self.frame(head.command, self.start + head.headers..self.line, 0..0).pick(["receipt"]);
+        receipt.map(Cow::into_owned)
     }
 
     fn find_end(&mut self) -> Result<Option<(Head, Range<usize>)>, DecodeError> {
@@ -231,10 +234,11 @@ impl Decoder {
                 return Ok(end.map(|end| (head, body..end)));
             }
             let Some(line) = self.take_line()? else { return Ok(None) };
-            let next = self.line - self.start;
+            let next = self.scan - self.start;
             let Some(mut head) = self.head else {
                 let command = command_of(self.slice(line))?;
                 self.head = Some(Head { command, headers: next, lines: 0, body: None });
+                self.line = self.scan;
                 continue;
             };
             head.lines += 1;
@@ -247,6 +251,7 @@ impl Decoder {
                 check_header(self.slice(line))?;
             }
             self.head = Some(head);
+            self.line = self.scan;
         }
     }
 
@@ -302,7 +307,6 @@ impl Decoder {
         };
         let line = self.line..self.scan;
         self.scan += width;
-        self.line = self.scan;
         Ok(Some(line))
     }
 

@@ -154,6 +154,17 @@ fn an_error_names_the_receipt_of_the_rejected_frame() {
     let answer = bench.receive(1, "BEGIN\nreceipt:9\n\nbody\0");
     assert_eq!(answer.len(), 1);
     assert!(answer[0].starts_with("1 ERROR\nmessage:BEGIN") && answer[0].contains("\nreceipt-id:9\n"), "{answer:?}");
+    // So does one of a frame that cannot be decoded, if the header was read before.
+    let long = "x:y\n".repeat(1_001);
+    for rest in ["a:\\x\n", "a:b\rc\n", "a\n", "content-length:2\n\nabc\0", &long, "content-length:70000\n\n"] {
+        let answer = bench.receive(1, &format!("SEND\nreceipt:9\n{rest}"));
+        assert!(answer[0].starts_with("1 ERROR") && answer[0].contains("\nreceipt-id:9\n"), "{rest:?}: {answer:?}");
+        bench = Bench::new(Limits { subscriptions_per_session: 2, ..Limits::default() });
+    }
+    for unnamed in ["SEND\nreceipt:9\\x\n", "SEND\na\nreceipt:9\n", "JUMP\nreceipt:9\n", "CONNECT\nreceipt:9\na\n"] {
+        let answer = bench.receive(1, unnamed);
+        assert!(answer[0].starts_with("1 ERROR") && !answer[0].contains("receipt-id"), "{unnamed:?}: {answer:?}");
+    }
     for id in 0..2 {
         assert_eq!(bench.receive(1, &format!("SUBSCRIBE\nid:{id}\ndestination:/blocks\n\n\0")), NOTHING);
     }
