@@ -9,7 +9,7 @@ use crate::budget::cost;
 use crate::chain::BlockCursor;
 use crate::codec::{self, Encoder};
 use crate::crypto::Signature;
-use crate::model::{Address, Block, Hash256, Height, Transaction};
+use crate::model::{Address, Block, Height, Transaction};
 use crate::peer::wire::Score;
 use crate::store::{StoreError, StoredHeader, stored_header};
 
@@ -74,8 +74,7 @@ pub(super) fn send_block(
 /// `GET /block/get`: the block with a hash, if a reorg can still replace it; it is searched from the tip down. Blocks are
 /// stored by height: an index of all hashes would cost each block the write of a row at a random position.
 fn block_by_hash(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let hash = Hash256::try_from(context.hex("hash")?.as_slice());
-    let hash = hash.map_err(|_| ApiError::argument("the hash of a block has 32 bytes"))?;
+    let hash = context.hash()?;
     let chain = context.node.chain;
     let lowest = chain.network.chain.lowest_rollback(chain.height);
     let (mut next, mut found) = (chain.height, None);

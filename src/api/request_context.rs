@@ -34,6 +34,8 @@ use crate::store::StoreError;
 const MIN_PAGE: i16 = 5;
 const MAX_PAGE: i16 = 100;
 const DEFAULT_PAGE: i16 = 25;
+/// A hash that has lost a digit is not another one with a zero before it.
+pub(super) const BAD_HASH: &str = "hash must have 64 hex digits";
 /// Maximum size of a JSON body in bytes.
 const JSON_LIMIT: usize = limits::PUSHED_JSON;
 /// Size of a JSON body in bytes up to which it is parsed at once.
@@ -294,6 +296,12 @@ impl<'a> RequestContext<'a> {
     /// Returns a required parameter in hex.
     pub fn hex(&self, name: &'static str) -> Result<Vec<u8>, ApiError> {
         Ok(decode_hex(&self.required(name)?)?)
+    }
+
+    /// Returns the required parameter `hash` of a route that NIS1 does not have.
+    pub fn hash(&self) -> Result<Hash256, ApiError> {
+        let text = self.parameter("hash")?.ok_or(ApiError::argument("the parameter hash is missing"))?;
+        Hash256::from_hex(&text).ok_or(ApiError::argument(BAD_HASH))
     }
 
     /// Returns the parameter `hash`, hex of any length; an empty one counts as missing.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use super::request_context::BAD_HASH;
 use super::routes::{BodyLimit, Route, get, post};
 use super::streams::list_of_each;
 use super::{ApiError, NodeContext, RequestContext, View};
 use crate::budget::cost;
 use crate::codec::{Decoder, Encoder, ReadError, Readable, limits};
-use crate::crypto::keys::decode_hex;
 use crate::mempool::{Conflict, Fate, FateRecord, MempoolEntry};
 use crate::model::{Address, Body, Hash256, Height, Timestamp, Transaction};
 use crate::rules::ValidationResult;
@@ -20,7 +20,6 @@ pub const ROUTES: &[Route] = &[
     post("/transaction/status/batch", statuses).with_bodies(BodyLimit::Large).reading_store().needing_mempool().own(),
 ];
 
-const BAD_HASH: &str = "hash must have 64 hex digits";
 /// Maximum number of hashes of a batch.
 const MAX_HASHES: usize = 512;
 
@@ -144,16 +143,8 @@ impl View for Signatures {
 
 /// `GET /transaction/status`
 fn status(context: &mut RequestContext<'_>) -> Result<(), ApiError> {
-    let text = context.parameter("hash")?.ok_or(ApiError::argument("the parameter hash is missing"))?;
-    let hash = parse_hash(&text).ok_or(ApiError::argument(BAD_HASH))?;
-    let status = TransactionStatus::look_up(hash, &mut context.node)?;
+    let status = TransactionStatus::look_up(context.hash()?, &mut context.node)?;
     context.response.send(&status)
-}
-
-fn parse_hash(text: &str) -> Option<Hash256> {
-    // A hash that has lost a digit is not another one with a zero before it.
-    let hash = decode_hex(text).ok().filter(|_| text.len() == 64)?;
-    Hash256::try_from(hash.as_slice()).ok()
 }
 
 /// The hashes of a batch: `{"data": [{"hash": hex}, ...]}`.
@@ -163,7 +154,7 @@ impl Readable for HashBatch {
     fn read<'a, S: Decoder<'a>>(source: &mut S) -> Result<Self, ReadError> {
         let hashes = source.need_list("data", |source| {
             let text = source.need_string("hash", limits::MAX_TEXT_UTF16)?;
-            parse_hash(&text).ok_or_else(|| ReadError::Argument(BAD_HASH.to_owned()))
+            Hash256::from_hex(&text).ok_or_else(|| ReadError::argument(BAD_HASH))
         })?;
         if hashes.len() > MAX_HASHES {
             return Err(ReadError::Argument(format!("a batch may name at most {MAX_HASHES} hashes")));

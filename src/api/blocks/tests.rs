@@ -231,7 +231,11 @@ fn a_block_is_found_by_its_hash_within_the_rewrite_limit() {
     }
     let (status, message) = failure_in(&find(&hash(1).to_string()));
     assert!(status == 404 && message.contains("height 2"), "{message}");
-    assert_eq!(find("00").status, 400);
+    for bad in ["00", "zz", &hash(2).to_string()[1..]] {
+        assert_eq!(failure_in(&find(bad)), (400, "hash must have 64 hex digits".to_owned()), "{bad}");
+    }
+    let missing = TestRequest::new("GET /block/get").status_and_error(&scene);
+    assert_eq!(missing, (400, "the parameter hash is missing".to_owned()));
     assert_eq!(find(&"00".repeat(32)).status, 404);
 }
 
