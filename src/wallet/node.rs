@@ -560,6 +560,9 @@ mod tests {
         let words = explain_result(ValidationResult::FailureInsufficientBalance.code());
         assert!(words.starts_with("insufficient balance: the account"), "{words}");
         assert_eq!(explain_result(128), "namespace provision too early");
+        // A second signature of one account is rejected with this result, too.
+        let words = explain_result(ValidationResult::FailureMultisigNoMatchingMultisig.code());
+        assert!(words.contains("which may have signed already"), "{words}");
         assert!(explain_result(-7).contains("unknown"));
         for result in ValidationResult::ALL {
             let words = explain_result(result.code());

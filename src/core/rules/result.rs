@@ -135,7 +135,9 @@ impl ValidationResult {
             }
             FailureWrongNetwork => "the transaction was made for another network than the node's",
             FailureMultisigNotACosigner => "the signer is no cosignatory of that account",
-            FailureMultisigNoMatchingMultisig => "the node knows no transaction that waits for this signature",
+            FailureMultisigNoMatchingMultisig => {
+                "the node knows no transaction that waits for a signature of this account, which may have signed already"
+            }
             FailureTransactionNotAllowedForMultisig => {
                 "this is a multisig account; one of its cosignatories must send for it"
             }
