@@ -428,14 +428,24 @@ fn submit(node: &mut NodeClient, packet: &SignedTransaction, stop: StopOnSignals
     if answer.is_success() {
         return printed.map(|()| true);
     }
-    let known = answer.is_neutral().then(|| node.status(&packet.transaction.hash())).and_then(Result::ok);
-    if let Some(status) = known.filter(|status| matches!(status.fate, Fate::Confirmed | Fate::Unconfirmed)) {
+    let known = |hash: &Hash256| {
+        let status = answer.is_neutral().then(|| node.status(hash)).and_then(Result::ok);
+        status.filter(|status| matches!(status.fate, Fate::Confirmed | Fate::Unconfirmed))
+    };
+    if let Some(status) = known(&answer.hash) {
         print_note(&format!("the node knows this transaction already: {status}"));
         return printed.map(|()| false);
     }
+    if let Some((inner, status)) = answer.inner_hash.and_then(|inner| Some((inner, known(&inner)?))) {
+        return Err(failed(format!(
+            "another multisig transaction has the same inner transaction, so this one is not needed: {status}\nTo agree, \
+             announce a multisig signature whose otherHash is the inner hash, {inner} (`nisd announce --help`)"
+        )));
+    }
     let (reason, until) = (explain_result(answer.code), packet.transaction.deadline.date_and_time());
     Err(failed(format!(
-        "the node rejected the transaction ({}): {reason}. Who has it can announce it again until {until} UTC",
+        "the node rejected the transaction ({}): {reason}. It may give the same answer for ten minutes, whatever changes \
+         meanwhile; who has the transaction can announce it again until {until} UTC",
         answer.name
     )))
 }

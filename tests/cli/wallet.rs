@@ -429,6 +429,20 @@ fn a_cosignatory_spends_from_a_multisig_account() {
     let answer = node.send(&arguments).expect_success().text();
     assert_eq!(node.announced()["data"], e10["data"]);
     assert!(answer.contains(&format!("inner hash: {}", text(&e10["innerHash"]))), "{answer}");
+    // Another cosignatory was faster.
+    let inner = text(&e10["innerHash"]).to_owned();
+    let status = json!({"status": "unconfirmed", "since": 300000050, "deadline": 300003650});
+    let (ours, wanted) = (inner.clone(), format!("GET /transaction/status?hash={inner}"));
+    let second = MockNode::start(move |request| match request.line.as_str() {
+        "GET /time-sync/network-time" => {
+            Some(MockResponse::Json(200, json!({"receiveTimeStamp": 300_000_055_000_i64})))
+        }
+        "POST /transaction/announce" => Some(MockResponse::Json(200, announcement(request, 0, "NEUTRAL"))),
+        line if line == wanted => Some(MockResponse::Json(200, status.clone())),
+        _ => status_response(request, json!({"status": "unknown", "knownSince": 1})),
+    });
+    let words = ["has the same inner transaction", "unconfirmed since", "multisig signature whose otherHash", &ours];
+    second.send(&arguments).expect_failure(1, &words);
     node.send(&["--amount", "1", "--multisig-account", "8d02"]).expect_failure(2, &["64 hex digits"]);
     node.send(&["--amount", "1", "--encrypt", "x", "--multisig-account", account]).expect_failure(2, &["--encrypt"]);
 }
@@ -460,6 +474,7 @@ fn an_encrypted_message_is_read_by_its_recipient() {
 fn a_rejection_by_the_node_is_explained_in_plain_words() {
     for (code, name, words) in [
         (5, "FAILURE_INSUFFICIENT_BALANCE", "insufficient balance: the account does not have enough"),
+        (5, "FAILURE_INSUFFICIENT_BALANCE", "may give the same answer for ten minutes"),
         (17, "FAILURE_INSUFFICIENT_FEE", "without --fee pays it"),
         (0, "NEUTRAL", "already knows this transaction"),
         (999, "FAILURE_OF_TOMORROW", "unknown to this program"),

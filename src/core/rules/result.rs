@@ -118,7 +118,10 @@ impl ValidationResult {
         let words = self.name().trim_start_matches("FAILURE_").replace('_', " ").to_lowercase();
         let advice = match self {
             Success => "the node has accepted the transaction and relays it; it is not confirmed yet",
-            Neutral => "the node already knows this transaction; look it up instead of sending it again",
+            Neutral => {
+                "the node already knows this transaction, or its inner transaction in another one; look it up instead of \
+                 sending it again"
+            }
             FailurePastDeadline => "check the clock, or give a later deadline",
             FailureFutureDeadline => "the deadline can be at most 24 hours after the time stamp",
             FailureInsufficientBalance => "the account does not have enough for the amount and the fee",
