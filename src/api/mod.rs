@@ -321,8 +321,13 @@ fn respond_without_route(context: &mut RequestContext<'_>) -> Result<(), ApiErro
         Ok(None) => context.response.response.status = 404,
         Ok(Some(routes)) if request.method == "OPTIONS" => {
             context.record();
-            if !is_preflight(request) {
-                let response = &mut *context.response.response;
+            let response = &mut *context.response.response;
+            if is_preflight(request) {
+                // With this header, pages that read a stream by fetch resume it.
+                if routes::without_trailing_slash(context.path) == "/events" {
+                    response.header("Access-Control-Allow-Headers", "Last-Event-ID");
+                }
+            } else {
                 // NIS1 sends this header twice, and so do its routes here.
                 if routes.are_own() {
                     response.headers.retain(|(name, _)| name != "Allow");

@@ -210,7 +210,12 @@ fn options_lists_the_methods_unless_it_is_a_preflight() {
         let reply = TestRequest::new(&line).with(&preflight).send(&scene);
         assert_eq!(headers(&reply, "Allow"), ["GET, HEAD, POST, OPTIONS"]);
         assert!(headers(&reply, "Content-Type").is_empty());
+        assert_eq!(headers(&reply, "Access-Control-Allow-Headers"), ["Content-Type"]);
     }
+    // A page that reads a stream with fetch resumes it with a header.
+    let preflight = [("Origin", "http://shop.example"), ("Access-Control-Request-Method", "GET")];
+    let reply = TestRequest::new("OPTIONS /events").with(&preflight).send(&scene);
+    assert_eq!(headers(&reply, "Access-Control-Allow-Headers"), ["Content-Type", "Last-Event-ID"]);
     // The routes that NIS1 does not have say it once.
     let own: Vec<_> = routes::ROUTES.iter().filter(|route| route.is_own).map(|route| route.path).collect();
     assert!(own.len() > 10, "{own:?}");
