@@ -114,7 +114,7 @@ pub fn describe_event(event: &Event) -> Option<String> {
             let conflict = text("/conflict/hash").map(|hash| format!("in conflict with {hash}"));
             let reason = [text("/reason"), text("/message").map(|name| format!("({name})")), conflict];
             let reason = reason.into_iter().flatten().collect::<Vec<_>>().join(" ");
-            [word("left"), time("/since"), text("/status"), Some(reason), text("/hash")]
+            [word("left"), time("/since").or(height), text("/status"), Some(reason), text("/hash")]
         }
         "rollback" => {
             let above = format!("every block above height {} is undone", number("/height").unwrap_or_default());
@@ -338,6 +338,8 @@ mod tests {
             "left  2015-03-29 00:06:25 UTC  rejected  insufficient balance (FAILURE_INSUFFICIENT_BALANCE)  {HASH}"
         );
         assert_eq!(line("left", left.clone()), expected);
+        let confirmed = json!({"hash": HASH, "status": "confirmed", "height": 7, "confirmations": 1});
+        assert_eq!(line("left", confirmed), format!("left  height 7  confirmed  {HASH}"));
         let mut replaced = left;
         replaced["conflict"] = json!({"hash": "cd", "height": 7});
         assert!(
