@@ -188,15 +188,20 @@ impl State {
         State { id: None, event: None, watched, events: Some(events) }
     }
 
-    /// Reads a state file if it exists, for a watch that begins or continues.
-    fn read(path: &Path, new: State, addresses_changed: bool) -> Result<State, CommandError> {
+    /// Reads a state file if it exists, for a watch that begins or continues. An empty one is no state: a file that is to be
+    /// mounted alone exists before the watch begins. It may also be what a crash has left, so the user must name the start.
+    fn read(path: &Path, new: State, addresses_changed: bool, names_start: bool) -> Result<State, CommandError> {
         // Also the missing target of a link will be created.
         if matches!(path.try_exists(), Ok(false)) {
             return Ok(new);
         }
-        let State { watched, events, .. } = new;
         let unusable = |error| wrong_state(path, format!(": {}", files::explain(&error, Some(path))));
         let text = files::read(path, MAX_STATE_BYTES).map_err(unusable)?;
+        if text.trim_ascii().is_empty() {
+            let reason = " is empty, which may be the work of a crash: say with --from where to start".to_owned();
+            return if names_start { Ok(new) } else { Err(wrong_state(path, reason)) };
+        }
+        let State { watched, events, .. } = new;
         let invalid = |reason: String| {
             let advice = "name another file, or remove it and say with --from where to start";
             wrong_state(path, format!(" is not one of nisd watch ({reason}); {advice}"))
@@ -255,8 +260,10 @@ fn lock_state(path: &Path) -> Result<Vec<File>, CommandError> {
         opened => Some(opened.map_err(unusable)?),
     };
     let beside = match files::open_own(Path::new(&beside), Access::Create) {
-        // Nothing can be replaced in this folder either.
-        Err(error) if is_denied(&error) && state.is_some() && !Path::new(&beside).exists() => None,
+        // Nothing can be replaced in this folder either. A lock needs no right to write.
+        Err(error) if is_denied(&error) => {
+            files::if_present(files::open_own(Path::new(&beside), Access::Read)).map_err(unusable)?
+        }
         opened => Some(opened.map_err(unusable)?),
     };
     let locked: Vec<File> = beside.into_iter().chain(state).collect();
@@ -295,7 +302,7 @@ pub fn watch(command: &Watch, system: System, stop: Stop) -> Result<(), CommandE
     let new = State::new(WatchedAccounts::of(&addresses, network), WatchedEvents::of(command));
     let _lock = command.state.as_deref().map(lock_state).transpose()?;
     let state = match &command.state {
-        Some(path) => State::read(path, new, command.addresses_changed)?,
+        Some(path) => State::read(path, new, command.addresses_changed, command.from.is_some())?,
         None => new,
     };
     announce(command, &addresses, &node, &state);
@@ -602,7 +609,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("state");
         let new = |watched| State::new(watched, WatchedEvents::of(&parsed(&[])));
-        let open = |watched: WatchedAccounts, changed| State::read(&path, new(watched), changed);
+        let open = |watched: WatchedAccounts, changed| State::read(&path, new(watched), changed, false);
         let state = open(watched(&[BOB]), false).unwrap();
         assert_eq!(state, new(watched(&[BOB])));
         let event =
@@ -628,7 +635,7 @@ mod tests {
             let error = open(watched(&[SINK_ON_MAINNET]), changed).unwrap_err().to_string();
             assert!(error.contains("a watch on testnet, but the addresses are of mainnet"), "{error}");
         }
-        for text in ["", "7.1.ab", "{}", &fs::read_to_string(&path).unwrap().replace("7.1.ab", "7 1")] {
+        for text in ["7.1.ab", "{}", &fs::read_to_string(&path).unwrap().replace("7.1.ab", "7 1")] {
             fs::write(&path, text).unwrap();
             let error = open(watched(&[BOB]), true).unwrap_err().to_string();
             assert!(error.contains("is not one of nisd watch"), "{text}: {error}");
@@ -637,11 +644,24 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_state_file_is_a_beginning_only_if_the_user_says_where() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("state");
+        let new = State::new(watched(&[BOB]), WatchedEvents::of(&parsed(&[])));
+        for text in ["", "\n"] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(State::read(&path, new.clone(), false, true).unwrap(), new);
+            let error = State::read(&path, new.clone(), false, false).unwrap_err().to_string();
+            assert!(error.contains("state is empty") && error.contains("--from"), "{error}");
+        }
+    }
+
+    #[test]
     fn a_state_file_is_for_the_same_kinds_of_the_chain_and_the_same_mosaic() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("state");
         let new = |arguments: &[&str]| State::new(watched(&[BOB]), WatchedEvents::of(&parsed(arguments)));
-        let open = |arguments: &[&str]| State::read(&path, new(arguments), true);
+        let open = |arguments: &[&str]| State::read(&path, new(arguments), true, false);
         let mempool = ["--kinds", "transaction,left", "--confirmations", "0"];
         let of_mempool = ["--kinds", "unconfirmed", "--confirmations", "0"];
         let (default, block, xem) = (&[][..], &["--kinds", "block"][..], &["--mosaic", "nem:xem"][..]);

@@ -357,6 +357,36 @@ fn a_state_file_is_for_one_watch_at_a_time_and_keeps_its_permissions() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn an_empty_state_file_mounted_alone_in_a_read_only_folder_is_begun_and_locked() {
+    const MOUNT: &str = "mount --bind ro ro && mount --bind state ro/state && mount -o remount,ro,bind ro";
+    let folder = TempDir::new().unwrap();
+    let lock = folder.path().join("ro/state.lock");
+    fs::create_dir(folder.path().join("ro")).expect("a folder");
+    for file in ["state", "ro/state", "ro/state.lock"] {
+        fs::write(folder.path().join(file), "").expect("room");
+    }
+    let mounted = |script: &str| {
+        let mut command = program("unshare", ["-rm", "sh", "-c", &format!("{MOUNT} && {script}"), "sh"]);
+        command.current_dir(folder.path());
+        command
+    };
+    if !mounted("! touch ro/other").status().is_ok_and(|status| status.success()) {
+        return skip("nothing can be mounted here");
+    }
+    let (server, [_, exec, command]) = payments(1, "cat >>done");
+    let watch = nisd(["watch", "--node", &server.url, "--from", "1", "--state", "ro/state", exec, command]);
+    let mut inside = mounted("exec \"$@\"");
+    inside.arg(watch.get_program()).args(watch.get_args());
+    let process = Process::start(inside);
+    wait_for("the payment", || (done(folder.path()).len() == 1).then_some(()));
+    assert!(fs::File::open(lock).expect("it").try_lock().is_err(), "another watch could run with it");
+    process.signal("TERM");
+    end(process).expect_success();
+    assert_eq!(saved_id(folder.path()).as_deref(), Some("1.0.a"));
+}
+
+#[test]
 #[ignore = "slow: a program on the real clock"]
 fn a_watch_explains_what_it_cannot_follow() {
     let folder = TempDir::new().unwrap();
