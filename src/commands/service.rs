@@ -47,11 +47,16 @@ pub struct Service {
     pub user: String,
 }
 
-/// Parses a user name that systemd accepts: 1 to 31 letters, digits, `_` and `-`, not starting with `-`.
+/// Parses a user that systemd accepts: 1 to 31 letters, digits, `_` and `-`, not starting with `-`. Digits alone are the
+/// number of a user; the two largest numbers of 16 and 32 bits are nobody's.
 fn user(text: &str) -> Result<String, String> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    let is_number =
+        || text.parse().is_ok_and(|id: u32| ![u16::MAX.into(), u32::MAX].contains(&id) && id.to_string() == text);
     let is_user = (1..=31).contains(&text.len()) && text.bytes().all(is_name) && !text.starts_with('-');
-    is_user.then(|| text.to_owned()).ok_or_else(|| "a user name has 1 to 31 letters, digits, _ and -".to_owned())
+    let is_user = is_user && (!text.bytes().all(|byte| byte.is_ascii_digit()) || is_number());
+    let reason = "a user has a name of 1 to 31 letters, digits, _ and -, or a number, which is not 65535 or 4294967295";
+    is_user.then(|| text.to_owned()).ok_or_else(|| reason.to_owned())
 }
 
 /// A file or folder of a service.
@@ -207,6 +212,13 @@ pub fn unit(
     let others: Vec<Place> =
         others.iter().map(|path| Place::find("the file", path, MOVE)).collect::<Result<_, CommandError>>()?;
     let mut command = vec![unit_text(&program.path)?, "run"];
+    if command[0].contains(['$', '"', '\'', '\\']) {
+        return Err(usage(format!(
+            "{} has one of $ \" ' \\, which systemd takes in no path of a program: install this one elsewhere, for example \
+             in /usr/local/bin",
+            command[0]
+        )));
+    }
     if let Some(config) = &config {
         command.extend(["--config", unit_text(&config.path)?]);
     }
@@ -253,7 +265,8 @@ fn store_folder(store: &Place) -> Result<String, CommandError> {
         name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
     }
     let below = store.path.strip_prefix(STATE_FOLDER).ok().and_then(|rest| rest.components().next());
-    let name = below.and_then(|name| name.as_os_str().to_str()).filter(|name| is_plain(name));
+    // systemd keeps the folder `private` for itself.
+    let name = below.and_then(|name| name.as_os_str().to_str()).filter(|name| is_plain(name) && *name != "private");
     // systemd follows no link in place of the folder, and allows no writes behind one in it.
     let is_real = |name: &&str| {
         let folder = Path::new(STATE_FOLDER).join(name);
@@ -352,6 +365,7 @@ mod tests {
             ("/srv/../var/lib/nisd/store", "StateDirectory=nisd", "/var/lib/nisd/store"),
             ("/var/lib", "ReadWritePaths=/var/lib", "/var/lib"),
             ("/var/lib/my store", r#"ReadWritePaths="/var/lib/my store""#, r#""/var/lib/my store""#),
+            ("/var/lib/private/x", "ReadWritePaths=/var/lib/private/x", "/var/lib/private/x"),
             ("/var/lib/a:b", "ReadWritePaths=/var/lib/a:b", "/var/lib/a:b"),
         ] {
             let lines = lines(data);
@@ -410,6 +424,29 @@ mod tests {
             (error(config, &not_utf8, other), r#""/srv/\xFF" is not UTF-8"#),
         ] {
             assert!(told.contains(words), "{words}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_program_whose_path_systemd_does_not_take_is_an_error_with_advice() {
+        let unit = |program: &str| {
+            let store = Path::new("/srv/nisd");
+            unit(&service(), Path::new(program), None, store, &[], false, 10_000)
+        };
+        for name in ["do$lar", "it's", "q\"uote", "back\\slash"] {
+            let error = unit(&format!("/opt/{name}/nisd")).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("/usr/local/bin"), "{error}");
+        }
+        assert!(unit("/opt/100% my/nisd").unwrap().contains("ExecStart=\"/opt/100%% my/nisd\" run"));
+    }
+
+    #[test]
+    fn a_user_is_one_that_systemd_accepts() {
+        for accepted in ["nisd", "_nisd-1", "0", "1000", "65534", "65536", "00a"] {
+            assert_eq!(user(accepted).as_deref(), Ok(accepted));
+        }
+        for refused in ["", "-nisd", "a b", "a.b", "65535", "4294967295", "4294967296", "00", "007", &"a".repeat(32)] {
+            assert!(user(refused).unwrap_err().contains("65535"), "{refused}");
         }
     }
 
