@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use clap::builder::{PathBufValueParser, TypedValueParser, UnknownArgumentValueParser};
 use clap::error::ErrorKind;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use rustix::event::PollFlags;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -179,7 +179,12 @@ impl CommandLine {
     where
         I: IntoIterator<Item: Into<OsString> + Clone>,
     {
-        let matches = Cli::command().long_version(version).try_get_matches_from(arguments)?;
+        // This flag does not exist, and completions do not have it; its error names the flags of the two interfaces.
+        let names = UnknownArgumentValueParser::suggest_arg("--http-port");
+        let port = Arg::new("port").long("port").hide(true);
+        let port = port.value_parser(names.and_suggest("the other port is --websocket-port"));
+        let cli = Cli::command().mut_subcommand("run", |run| run.arg(port));
+        let matches = cli.long_version(version).try_get_matches_from(arguments)?;
         let command = Cli::from_arg_matches(&matches)?.command;
         let matches = innermost(&matches);
         let config = matches.try_get_one::<PathBuf>("config").ok().flatten().cloned();
@@ -265,10 +270,6 @@ pub struct Run {
     /// Port of the HTTP interface, 0 for any [default: 7890]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     pub http_port: Option<String>,
-    /// A flag that does not exist; its error names the flags of the two interfaces.
-    #[arg(long, hide = true, value_parser = UnknownArgumentValueParser::suggest_arg("--http-port")
-        .and_suggest("the other port is --websocket-port"))]
-    pub port: Option<String>,
     /// Port of the websocket interface, 0 for any [default: 7778]
     #[arg(long, value_name = "PORT", allow_negative_numbers = true)]
     pub websocket_port: Option<String>,

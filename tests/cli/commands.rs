@@ -468,8 +468,10 @@ fn man_pages_and_completions_are_generated() {
     for folder in [&file, &file.join("man1")] {
         run(["man", text(folder)]).expect_failure(1, &[&expected]);
     }
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(run(["completions", shell]).expect_success().text().contains("reindex"), "{shell}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(["completions", shell]).expect_success().text();
+        assert!(script.contains("reindex") && script.contains("http-port"), "{shell}");
+        assert!(!script.contains("--port") && !script.contains("does not exist"), "{shell} offers an invalid flag");
     }
     run(["completions", "nosh"]).expect_failure(2, &["nosh", "bash"]);
 }
