@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use log::Level;
 
-use super::import::try_nemesis;
+use super::import::try_start;
 use super::{CommandError, in_file, notes, print, shell_word, usage};
 use crate::clock::System;
 use crate::config::Settings;
@@ -50,8 +50,8 @@ pub fn check(command: &ConfigCommand, home: Option<&Path>, system: System) -> Re
         let (content, mode) = files::read_with_mode(path, MAX_FILE_BYTES).map_err(in_file(path))?;
         contents.push(File { path: path.clone(), content, mode });
     }
-    let check_nemesis = |settings: &Settings| try_nemesis(settings, system).map_err(|error| error.to_string());
-    let checked = check::check(&contents, home, &check_nemesis);
+    let check_start = |settings: &Settings| try_start(settings, system).map_err(|error| error.to_string());
+    let checked = check::check(&contents, home, &check_start);
     let text: String = checked.iter().map(FileReport::to_string).collect::<Vec<_>>().join("\n");
     let count = |level| checked.iter().flat_map(|file| &file.findings).filter(|one| one.level == level).count();
     let [taken, without, wrong] = [Level::Info, Level::Warn, Level::Error].map(count);

@@ -9,7 +9,7 @@ use clap::Args;
 
 use super::reindex::open_or_rebuild;
 use super::store::{StoreArguments, open_block_files, open_existing, verify_rows};
-use super::{CommandError, Common, Stop, failed, height, in_file, print, print_note, store_options, usage};
+use super::{CommandError, Common, Stop, failed, height, in_file, in_store, print, print_note, store_options, usage};
 use crate::chain::{
     BlockImporter, BlockSource, BrokenChain, CheckpointScan, ComparisonError, ImportOptions, ImportProgress, Retention,
     StoreVerifier, authentic_nemesis_block,
@@ -20,7 +20,7 @@ use crate::logging;
 use crate::model::{Checkpoint, Height};
 use crate::progress::{Progress, ProgressMeter, Style};
 use crate::state::{self};
-use crate::store::{self, AccessMode, Read, Snapshot, Store, StoreError, WorkFolder};
+use crate::store::{self, AccessMode, ChainIdentity, Read, Snapshot, Store, StoreError, WorkFolder};
 
 /// Import steps between two clock readings.
 const STEPS_PER_CLOCK_READ: u64 = 256;
@@ -104,14 +104,22 @@ pub fn nemesis_of(settings: &Settings) -> Result<Vec<u8>, CommandError> {
     Ok(nemesis)
 }
 
-/// Fails if a node does not start with the nemesis block of the settings. Unless a chain has begun with it, it is
-/// executed in a scratch store, as a node does in its own.
-pub fn try_nemesis(settings: &Settings, system: System) -> Result<(), CommandError> {
-    let (nemesis, options) = (nemesis_of(settings)?, store_options(settings));
-    let existing = Store::open_existing(&settings.data, AccessMode::Shared, options);
-    let is_begun = match existing.and_then(|(store, _)| store::tip(&store.snapshot()?)) {
+/// Fails if a node does not start with the data folder and the nemesis block of the settings. Unless a chain has begun with
+/// that block, it is executed in a scratch store, as a node does in its own.
+pub fn try_start(settings: &Settings, system: System) -> Result<(), CommandError> {
+    let (nemesis, options, folder) = (nemesis_of(settings)?, store_options(settings), &settings.data);
+    if folder.ancestors().find(|above| above.exists()).is_some_and(|above| !above.is_dir()) {
+        return Err(StoreError::Folder(folder.clone(), io::ErrorKind::NotADirectory.into()).into());
+    }
+    let existing = Store::open_existing(folder, AccessMode::Shared, options);
+    let tip = existing.and_then(|(store, network)| {
+        ChainIdentity::of(&settings.network).check(&network)?;
+        store::tip(&store.snapshot()?)
+    });
+    let is_begun = match tip {
+        Err(error @ StoreError::OtherNetwork { .. }) => return Err(in_store(folder)(error)),
         Ok(tip) => tip.is_some(),
-        Err(_) => store::exists(&settings.data),
+        Err(_) => store::exists(folder),
     };
     if is_begun {
         return Ok(());

@@ -92,13 +92,13 @@ pub struct File {
 }
 
 /// Checks all files together: later settings override earlier ones, as in NIS1, and peer lists are checked against the
-/// network of the settings. Files that the node reads with these settings are checked too: the nemesis block, whose error
-/// `check_nemesis` returns, and the list of peers beside the first settings, whose report comes first. `home` is the user's
-/// home folder.
+/// network of the settings. What the node reads with these settings is checked too: data folder and nemesis block, whose
+/// error `check_start` returns, and the list of peers beside the first settings, whose report comes first. `home` is the
+/// user's home folder.
 pub fn check(
     files: &[File],
     home: Option<&Path>,
-    check_nemesis: &dyn Fn(&Settings) -> Result<(), String>,
+    check_start: &dyn Fn(&Settings) -> Result<(), String>,
 ) -> Vec<FileReport> {
     let parse =
         |File { path, content, .. }: &File| (!is_list(path, content)).then(|| properties::parse_lines(path, content));
@@ -136,9 +136,9 @@ pub fn check(
     if let Some(first) = of_settings.next() {
         // What has no line is reported first.
         let missing = problems.iter().filter(|problem| problem.origin == Origin::Default);
-        let wrong_nemesis = settings.and_then(|settings| check_nemesis(settings).err());
-        let wrong_nemesis = wrong_nemesis.map(|error| Diagnostic::error(0, error));
-        first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)).chain(wrong_nemesis));
+        let wrong_start = settings.and_then(|settings| check_start(settings).err());
+        let wrong_start = wrong_start.map(|error| Diagnostic::error(0, error));
+        first.findings.splice(0..0, missing.map(|problem| wrong(0, problem)).chain(wrong_start));
         first.warnings.extend(settings.into_iter().flat_map(|settings| warnings_at_start(files, settings, &layers)));
         for further in of_settings {
             let text =
@@ -305,8 +305,8 @@ mod tests {
     }
 
     fn checked(files: &[File]) -> Vec<FileReport> {
-        let check_nemesis = |settings: &Settings| settings.nemesis.read().map(drop).map_err(|error| error.to_string());
-        check(files, Some(Path::new("/home/operator")), &check_nemesis)
+        let check_start = |settings: &Settings| settings.nemesis.read().map(drop).map_err(|error| error.to_string());
+        check(files, Some(Path::new("/home/operator")), &check_start)
     }
 
     /// Formats `place subject: verdict` of each finding.

@@ -232,6 +232,27 @@ fn a_check_rejects_a_nemesis_block_that_a_node_cannot_execute() {
 }
 
 #[test]
+fn a_check_rejects_a_data_folder_that_a_node_cannot_use() {
+    let installation = Installation::new();
+    installation.start(&[]).stop();
+    let file = installation.configure(&[]);
+    let file = file.to_str().expect("a path");
+    let not_a_folder = "it is a file, or lies below one; name a folder";
+    for (key, value, code, words) in [
+        ("nisd.data", file, 1, not_a_folder),
+        ("nisd.data", "/dev/null", 1, not_a_folder),
+        ("nisd.data", "/dev/null/store", 1, not_a_folder),
+        ("nis.blockChainRewriteLimit", "123", 2, "the store holds the chain of"),
+    ] {
+        let config = installation.configure(&[(key, value)]);
+        let checked = run(args!["config", "check", &config]).expect_failure(2, &["does not start"]).text();
+        assert!(checked.lines().any(|line| line.contains("WRONG") && line.contains(words)), "{checked}");
+        run(args!["run", "--config", &config]).expect_failure(code, &[words]);
+    }
+    run(args!["config", "check", installation.configure(&[])]).expect_success();
+}
+
+#[test]
 fn a_reloaded_setting_applies_to_the_next_request() {
     let installation = Installation::new();
     let node = installation.start(&[]);
