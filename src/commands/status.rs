@@ -9,7 +9,8 @@ use std::time::Duration;
 use clap::Args;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+use rustix::process::{Signal, kill_current_process_group};
+use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use serde_json::{Map, Value, json};
 
 use super::peers::{duration, no_node, node_of};
@@ -143,7 +144,7 @@ fn store_metrics(settings: &Settings, system: System) -> Result<Scrape, CommandE
 
 /// Shows a node's metrics on a terminal until the user quits.
 fn show_live(node: &NodeClient, mut seen: StatusReport, stop: &Stop) -> io::Result<()> {
-    let terminal = Terminal::enter()?;
+    let mut terminal = Terminal::enter()?;
     let mut last_error: Option<NodeError> = None;
     loop {
         let mut shown = text(&seen);
@@ -151,9 +152,15 @@ fn show_live(node: &NodeClient, mut seen: StatusReport, stop: &Stop) -> io::Resu
             shown += &format!("\n{error}\n");
         }
         terminal.show(&(shown + "\nq quits\n"))?;
-        let quits = terminal.wait(REFRESH_INTERVAL)?;
-        if stop.load(Ordering::Relaxed) || quits {
+        let key = terminal.wait(REFRESH_INTERVAL)?;
+        if stop.load(Ordering::Relaxed) || key == Some(QUIT) {
             return Ok(());
+        }
+        if key == Some(SUSPEND) {
+            // The shell has its terminal until it continues this program.
+            drop(terminal);
+            kill_current_process_group(Signal::TSTP)?;
+            terminal = Terminal::enter()?;
         }
         let update = |metrics| seen.before = Some(std::mem::replace(&mut seen.metrics, metrics));
         last_error = node.metrics().map(update).err();
@@ -192,6 +199,8 @@ const CLEAR_REST_OF_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
 /// The key that quits.
 const QUIT: u8 = b'q';
+/// Ctrl-Z, which stops the program.
+const SUSPEND: u8 = 0x1a;
 
 /// The terminal of standard input and output. Dropping it restores the previous state.
 struct Terminal {
@@ -200,11 +209,12 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Takes over the terminal: keys are not echoed and arrive at once.
+    /// Takes over the terminal: keys are not echoed and arrive at once, Ctrl-Z too.
     fn enter() -> io::Result<Terminal> {
         let before = tcgetattr(io::stdin())?;
         let mut modes = before.clone();
         modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        modes.special_codes[SpecialCodeIndex::VSUSP] = 0;
         tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
         StandardOutput.write_all(ENTER.as_bytes())?;
         Ok(Terminal { before })
@@ -217,17 +227,18 @@ impl Terminal {
         StandardOutput.write_all(frame(text, rows, columns).as_bytes()).and_then(|()| StandardOutput.flush())
     }
 
-    /// Waits for a key, for at most `time`, or for a signal. Returns whether the user quits.
-    fn wait(&self, time: Duration) -> io::Result<bool> {
+    /// Waits for a key, for at most `time`, or for a signal. Returns the first that has a meaning.
+    fn wait(&self, time: Duration) -> io::Result<Option<u8>> {
         let input = io::stdin();
         if logging::wait_until_ready(&input, PollFlags::IN, time)? != Some(true) {
-            return Ok(false);
+            return Ok(None);
         }
         let mut keys = [0; 64];
         match rustix::io::read(&input, &mut keys) {
             // Without any byte the terminal is gone.
-            Ok(count) => Ok(count == 0 || keys[..count].contains(&QUIT)),
-            Err(Errno::INTR) => Ok(false),
+            Ok(0) => Ok(Some(QUIT)),
+            Ok(count) => Ok(keys[..count].iter().copied().find(|key| [QUIT, SUSPEND].contains(key))),
+            Err(Errno::INTR) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

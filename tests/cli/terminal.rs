@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::daemon::{Node, args, nisd, open_terminal, wait_for};
 use crate::common::http::Client;
-use rustix::termios::{Action, tcflow};
+use rustix::termios::{Action, LocalModes, tcflow, tcgetattr};
 use tempfile::TempDir;
 
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -142,4 +143,37 @@ fn a_stopped_terminal_does_not_stop_the_node_and_later_gets_the_count_of_lost_li
     stop(node);
     drop(terminal);
     check(&reading.join().expect("the reader ends"));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn status_leaves_the_terminal_to_the_shell_while_it_is_suspended() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Node::start(args!["--data", folder.path()]);
+    let (mut screen, terminal) = open_terminal();
+    let output = || terminal.try_clone().expect("a descriptor");
+    let mut command = nisd(["status", "--node", &format!("http://{}", node.http)]);
+    command.stdin(output()).stdout(output()).stderr(Stdio::inherit()).process_group(0);
+    let mut status = command.spawn().expect("the program starts");
+    let signal = |name: &str| {
+        let line = format!("kill -s {name} {}", status.id());
+        assert!(std::process::Command::new("sh").args(["-c", &line]).status().expect("a shell").success());
+    };
+    let is_canonical = || tcgetattr(&terminal).expect("a terminal").local_modes.contains(LocalModes::ICANON);
+    let stat = format!("/proc/{}/stat", status.id());
+    let is_stopped = || fs::read_to_string(&stat).expect("a process").contains(") T ");
+    for _ in 0..2 {
+        wait_for("the screen", || (!is_canonical()).then_some(()));
+        screen.write_all(b"\x1a").expect("room");
+        wait_for("the stop", || is_stopped().then_some(()));
+        assert!(is_canonical(), "the shell gets its terminal back");
+        signal("CONT");
+    }
+    wait_for("the screen", || (!is_canonical()).then_some(()));
+    screen.write_all(b"q").expect("room");
+    assert!(status.wait().expect("a child").success() && is_canonical());
+    drop((terminal, command));
+    let shown = read(screen).join().expect("the reader ends");
+    let counts = ["\x1b[?1049h", "\x1b[?1049l"].map(|code| shown.matches(code).count());
+    assert_eq!(counts, [3, 3], "{shown}");
 }
