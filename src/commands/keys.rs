@@ -95,6 +95,10 @@ pub fn key(command: &KeyCommand, system: System) -> Result<(), CommandError> {
     let mut text = key_lines(&KeyPair::new(&key).public(), *network);
     if let KeyCommand::New { output, .. } = command {
         if let Some(path) = output {
+            if path.as_os_str() == "-" || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+                let path = path.display();
+                return Err(usage(format!("--output {path}: name a file; without --output the key is shown")));
+            }
             key_file::write(path, &key).map_err(in_key_file(path))?;
             text.push_str(&format!("key file     {}\n", path.display()));
         } else {

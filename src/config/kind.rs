@@ -230,7 +230,10 @@ pub(super) const BIND: Kind<Bind> =
             "*" => Ok(Bind::All),
             text if text.eq_ignore_ascii_case("localhost") => Ok(Bind::Loopback),
             text => {
-                let host = parse_host(text).map_err(|why| format!("is not an IP address: {why}"))?;
+                // For the parser of hosts only a port may stand behind a colon.
+                let has_reason = text.matches(':').count() < 2 || text.contains(['/', '[']);
+                let reason = |why| if has_reason { format!(": {why}") } else { String::new() };
+                let host = parse_host(text).map_err(|why| format!("is not an IP address{}", reason(why)))?;
                 host.parse().map(Bind::One).map_err(|_| "is not an IP address".to_owned())
             }
         }
@@ -625,6 +628,9 @@ mod tests {
             (parsed(HOST, "[ff02::1]").unwrap_err(), "is no host: this is an address of many machines"),
             (parsed(BIND, "http://127.0.0.1").unwrap_err(), "is not an IP address: write only 127.0.0.1"),
             (parsed(BIND, "node.example").unwrap_err(), "is not an IP address"),
+            (parsed(BIND, "127.0.0.1:7890").unwrap_err(), "is not an IP address: write only 127.0.0.1"),
+            (parsed(BIND, "fe80::1%lo").unwrap_err(), "is not an IP address"),
+            (parsed(BIND, "127.0.0.1,::1").unwrap_err(), "is not an IP address"),
             (
                 parsed(LISTENER, "http://10.0.0.5:9100/").unwrap_err(),
                 "is not an IP address with a port: write only 10.0.0.5:9100",

@@ -200,7 +200,7 @@ fn data_folder(reader: &mut Reader<'_>, node: &NodeSettings, identity: Option<&I
         return Some(data.clone());
     }
     if node.folder.is_none() && !reader.is_wrong("nem.folder") {
-        reader.wrong("nisd.data", "is not set, and the home folder is not known");
+        reader.wrong("nisd.data", "is not set, and the home folder is not known: set HOME, or give --data");
     }
     Some(node.folder.as_ref()?.join("nisd").join(folder_name(&identity?.network.name)))
 }

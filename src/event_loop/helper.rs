@@ -21,6 +21,7 @@ use rustix::fs::FileType;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{disk_sync, reader, resolver};
+use crate::files;
 
 /// Longest request in bytes: that of a [`reader`], with the path of the store. It fits into the buffer of a socket.
 pub const MAX_REQUEST: usize = 100 << 10;
@@ -119,10 +120,10 @@ impl Helper {
         ours.set_nonblocking(true)?;
         // The path of this program, even if its file was replaced since it was started.
         let own = if cfg!(target_os = "linux") { "/proc/self/exe".into() } else { std::env::current_exe()? };
-        let mut command = Command::new(own);
+        let mut command = Command::new(&own);
         command.arg(self.job.argument).current_dir("/");
         command.stdin(input).stdout(output).stderr(OwnedFd::from(theirs));
-        let child = command.spawn()?;
+        let child = command.spawn().map_err(files::named(&own))?;
         // The command holds a copy of the helper's end of the socket; dropping it closes the copy.
         drop(command);
         let mut socket = UnixStream::from_std(ours);

@@ -458,7 +458,8 @@ fn paths_are_relative_to_the_file_or_the_current_folder() {
     let settings = flags(&[("--data", "nisd.data", "store")]).unwrap();
     assert_eq!(settings.data, Path::new("store"));
     let homeless = build(Some((Path::new("a"), b"nem.network = mainnet")), Vec::new(), None).unwrap_err().to_string();
-    assert!(homeless.contains("nisd.data is not set, and the home folder is not known"), "{homeless}");
+    let words = "nisd.data is not set, and the home folder is not known: set HOME, or give --data";
+    assert!(homeless.contains(words), "{homeless}");
     assert!(build(None, Vec::new(), None).is_err());
 }
 

@@ -234,6 +234,9 @@ fn a_new_key_file_is_never_overwritten() {
     assert!(made.contains(&pair.public().to_string()) && !made.contains(&private), "{made}");
 
     run(["key", "new", "--output", &path]).expect_failure(1, &["never overwritten"]);
+    for no_file in ["-", &place.path("missing/")] {
+        run(["key", "new", "--output", no_file]).expect_failure(2, &[no_file, "name a file"]);
+    }
     assert_eq!(fs::read_to_string(&path).expect("the file"), content);
 
     let shown = run(["key", "inspect", &path]).expect_success().text();
