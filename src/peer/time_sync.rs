@@ -442,6 +442,38 @@ mod tests {
     }
 
     #[test]
+    fn an_old_node_is_young_again_if_listed_peers_agree_beyond_its_tolerance() {
+        for sign in [1, -1] {
+            for (beyond, age) in [(0, 31), (1, 1)] {
+                let mut time = TimeSync::default();
+                let far = sign * 1_800_000;
+                assert!((0..30).all(|_| time.of(&[sample(far - time.offset); 3], 1_000).is_some()));
+                for direction in [1, -1] {
+                    let mut time = TimeSync { rounds: VecDeque::new(), ..time };
+                    let _ = time.of(&[sample(direction * (tolerance(30) + beyond)); 3], 1_000);
+                    assert_eq!(time.age, age, "{sign} {direction} {beyond}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strangers_adjust_network_time_near_the_clock_and_keep_it_elsewhere() {
+        let stranger = |offset| [ClockAnswer { is_listed: false, ..witness(0, sample(offset)) }];
+        let mut time = TimeSync::default();
+        for (ahead, offset) in [(MAX_FREE_OFFSET, Some(MAX_FREE_OFFSET)), (1_000, None), (0, Some(MAX_FREE_OFFSET))] {
+            assert_eq!(time.round(&stranger(ahead), 3, 1_000, NOW).map(|round| round.offset), offset, "{ahead}");
+        }
+        assert!(time.of(&[sample(3_600_000); 3], 1_000).is_some());
+        assert_eq!(time.round(&stranger(0), 3, 1_000, NOW).map(|round| round.change), Some(0));
+    }
+
+    #[test]
+    fn many_samples_are_added_without_rounding_errors() {
+        assert_eq!(sum([0.1; 10].into_iter()), 1.0);
+    }
+
+    #[test]
     fn one_peer_of_several_cannot_cause_a_clock_warning() {
         for honest in 1..5 {
             let mut samples = vec![sample(0); honest];
@@ -449,6 +481,11 @@ mod tests {
             let mut time = TimeSync::default();
             let _ = time.of(&samples, 1);
             assert_eq!(time.clock_difference(), None, "{honest}");
+        }
+        for (two, nearer) in [([-900_000, 7_000], 7_000), ([-7_000, 900_000], -7_000), ([-9_000, 9_000], -9_000)] {
+            let mut time = TimeSync::default();
+            let _ = time.of(&two.map(sample), 1);
+            assert_eq!(time.clock_difference(), Some(nearer), "{two:?}");
         }
         let mut alone = TimeSync::default();
         alone.of(&[sample(900_000)], 1).expect("samples");

@@ -395,6 +395,109 @@ fn a_peer_has_agreed_as_long_as_its_blocks_are_those_of_the_hashes() {
     assert!(scene.run.has_agreed(&address(1)) && !scene.run.has_agreed(&address(2)));
 }
 
+/// Returns all requests that a download sends now.
+fn requests(run: &mut BlockDownload, now: Duration) -> Vec<DownloadRequest> {
+    std::iter::from_fn(|| run.next_request(now)).collect()
+}
+
+/// Returns a download of the blocks up to a height whose first hashes have arrived, among so many peers.
+fn begun(blocks: &[Block], peers: usize) -> BlockDownload {
+    let mut run = download(blocks.len() as u64 + 1, None);
+    (1..peers).for_each(|node| run.add_peer(address(node)));
+    let hashes = run.next_request(Duration::ZERO).unwrap();
+    assert_eq!(hashes.query, Query::HashesFrom(Height(2)));
+    let first = blocks.iter().take(ANSWER as usize).map(Block::hash).collect();
+    run.on_answer(&hashes, DownloadAnswer::Hashes(first));
+    run
+}
+
+#[test]
+fn peers_are_added_up_to_a_limit_once_and_not_again_after_their_removal() {
+    let (mut run, chosen) = (download(100, None), Duration::from_secs(1));
+    assert!(run.wants_peers(Duration::ZERO));
+    run.add_peers((0..20).map(address).collect(), chosen);
+    let nodes = |run: &BlockDownload| run.peers.iter().map(|peer| peer.node).collect::<Vec<_>>();
+    assert_eq!(nodes(&run), (0..MAX_DOWNLOAD_PEERS).map(address).collect::<Vec<_>>());
+    let later = chosen + SELECT_INTERVAL;
+    assert!(!run.wants_peers(later));
+    run.remove_peer(address(1));
+    assert!(!run.wants_peers(later - Duration::from_millis(1)) && run.wants_peers(later));
+    [1, 2].into_iter().for_each(|known| run.add_peer(address(known)));
+    assert_eq!(run.peers.len(), MAX_DOWNLOAD_PEERS - 1);
+    [30, 31].into_iter().for_each(|new| run.add_peer(address(new)));
+    assert_eq!((run.peers.len(), nodes(&run).last()), (MAX_DOWNLOAD_PEERS, Some(&address(30))));
+}
+
+#[test]
+fn several_batches_are_requested_at_once_and_without_room_only_the_next_one() {
+    let blocks = chain(400, 0, 0);
+    for (usual_bytes, expected) in [(1, 3), (MAX_BUFFERED_BYTES, 1)] {
+        let mut run = begun(&blocks, 3);
+        (run.usual_blocks, run.usual_bytes) = (10, usual_bytes);
+        let asked = requests(&mut run, Duration::ZERO);
+        let batches = asked.iter().filter(|asked| matches!(asked.query, Query::BlocksAfter(_))).count();
+        assert!(batches.min(3) == expected, "{asked:?}");
+    }
+}
+
+#[test]
+fn a_peer_is_asked_for_hashes_only_as_the_sync_peer_and_for_a_late_batch_only_once() {
+    let blocks = chain(400, 0, 0);
+    let mut run = begun(&blocks, 1);
+    // The only peer is asked for more hashes and for the first batch, which is late.
+    let asked = requests(&mut run, Duration::ZERO);
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert_eq!(requests(&mut run, HEDGE_DELAY), []);
+    run.add_peer(address(1));
+    let hedged = requests(&mut run, HEDGE_DELAY);
+    assert_eq!(hedged.iter().map(|asked| asked.peer).collect::<Vec<_>>(), [address(1)]);
+    // Hashes of a former sync peer are not used.
+    run.change_sync_peer(address(1));
+    let hashes = asked.iter().find(|asked| matches!(asked.query, Query::HashesFrom(_))).unwrap();
+    run.next_hash_height = Height(2 + ANSWER);
+    run.on_answer(hashes, DownloadAnswer::Hashes(vec![Hash256([5; 32]); ANSWER as usize]));
+    assert!(run.hashes.is_empty());
+    // A sync peer that is busy is waited for.
+    let mut run = begun(&blocks, 2);
+    for after in 500..500 + MAX_IN_FLIGHT_PER_PEER as u64 {
+        let query = Query::BlocksAfter(ChainRequest { after: Height(after), ..run.batch_request });
+        run.in_flight.push((DownloadRequest { download: 1, peer: address(0), query }, Duration::ZERO));
+    }
+    assert!(requests(&mut run, Duration::ZERO).iter().all(|asked| matches!(asked.query, Query::BlocksAfter(_))));
+}
+
+#[test]
+fn a_batch_follows_the_size_of_answers() {
+    let blocks = chain(400, 0, 0);
+    let mut run = begun(&blocks, 2);
+    let asked = requests(&mut run, Duration::ZERO);
+    let first = asked.iter().find(|asked| matches!(asked.query, Query::BlocksAfter(_))).unwrap();
+    run.on_answer(first, DownloadAnswer::Blocks(list(&blocks[..20])));
+    assert_eq!(run.usual_blocks, 28, "a little less than the mean of 40 and 20");
+}
+
+#[test]
+fn a_download_goes_on_when_a_request_is_late_a_peer_may_be_asked_again_or_the_patience_ends() {
+    let (now, blocks) = (Duration::from_secs(100), chain(400, 0, 0));
+    let mut run = begun(&blocks, 1);
+    run.add_peers(Vec::new(), now);
+    assert_eq!(run.next_due(), Some(now + SELECT_INTERVAL));
+    let asked = requests(&mut run, now);
+    assert_eq!(run.next_due(), Some(now + HEDGE_DELAY));
+    run.on_failure(&asked[0], now);
+    assert_eq!(run.next_due(), Some(now + FIRST_BACKOFF));
+    // What is due has happened at the next poll.
+    let _ = run.next_request(now + HEDGE_DELAY);
+    run.add_peers((1..10).map(address).collect(), now);
+    assert_eq!(run.next_due(), Some(now + HEDGE_DELAY * 2));
+    run.in_flight.clear();
+    assert_eq!(run.next_due(), None);
+    assert!(matches!(run.next(context(), now + HEDGE_DELAY), NextBlock::Waiting));
+    assert_eq!(run.next_due(), Some(now + HEDGE_DELAY + run.patience));
+    let _ = run.next_request(now + HEDGE_DELAY + run.patience);
+    assert!(run.next_due().is_some_and(|due| due > now + HEDGE_DELAY + run.patience));
+}
+
 #[test]
 #[ignore = "slow: computes for long"]
 fn buffered_blocks_are_limited_however_slowly_they_are_consumed() {
