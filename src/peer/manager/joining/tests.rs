@@ -1,7 +1,10 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::model::{Address, Timestamp};
 use crate::peer::manager::joining::{FIRST_BACKOFF, MAX_BACKOFF};
 use crate::peer::manager::{IpDetection, ListedPeer, PeerSettings, UnidentifiedPeer};
+use crate::peer::saved_peers::SavedPeer;
 use crate::peer::schedule::Task;
 use crate::peer::tests::*;
 use crate::peer::wire::{Endpoint, NodeInfo};
@@ -246,6 +249,39 @@ fn half_of_the_peers_is_enough_if_the_others_see_the_node_at_an_address_of_the_o
         assert_eq!(own_host(&scene), expected, "{sees:?}");
         assert_eq!(scene.manager.has_warned_of_reports, expected == "69.199.8.1", "{sees:?}");
     }
+}
+
+#[test]
+fn saved_peers_that_do_not_answer_are_asked_a_few_times_and_again_once_nobody_answers() {
+    let mut scene = Scene::new(settings(&[]), 3);
+    (1..3).for_each(|silent| scene.simulated_peers[silent].behaviour = Behaviour::Unreachable);
+    let saved = |number| SavedPeer { info: info(number), answered: Timestamp(5) };
+    scene.manager.add_saved_peers(&[0, 1, 2].map(saved));
+    scene.run_seconds(1);
+    let asked = |scene: &Scene, drawn: &[Address]| {
+        let probes = scene.manager.reconnect_probes(drawn);
+        let asked: BTreeSet<Address> = probes.into_iter().map(|(address, _)| address).collect();
+        asked
+    };
+    let [answers, first, second] = [0, 1, 2].map(address_of);
+    assert_eq!(asked(&scene, &[]), [first, second].into(), "the other has answered");
+    assert_eq!(asked(&scene, &[first]), [second].into(), "a selected one is asked already");
+    scene.run_seconds(1_200);
+    assert_eq!(asked(&scene, &[]), BTreeSet::new());
+    scene.simulated_peers[0].behaviour = Behaviour::Unreachable;
+    scene.run_seconds(300);
+    assert!(!scene.manager.has_active_node() && !asked(&scene, &[]).contains(&answers));
+    assert_eq!(asked(&scene, &[]), [first, second].into());
+}
+
+#[test]
+fn of_two_peers_that_see_the_node_at_addresses_of_both_families_the_one_by_ipv4_counts() {
+    let mut scene = seen(settings(&[0, 1]), 2);
+    let sees = ["[2001:4860:0:0:0:0:0:1]", "30.0.0.1"];
+    sees.iter().for_each(|host| lead_to_this_node(&mut scene, host));
+    scene.simulated_peers.iter_mut().zip(sees).for_each(|(peer, sees)| peer.sees = sees);
+    scene.run_seconds(1);
+    assert_eq!(own_host(&scene), "30.0.0.1");
 }
 
 #[test]

@@ -176,6 +176,24 @@ fn an_unknown_sender_is_answered_and_active_only_after_verification() {
 }
 
 #[test]
+fn a_known_peer_that_greets_is_probed_once_at_each_endpoint_whatever_others_are_probed() {
+    let mut scene = alone(3);
+    for number in 0..2 {
+        scene.greet(&info(number), ip_of(number));
+        scene.answer_all();
+    }
+    for number in 0..2 {
+        scene.manager.table.get_mut(&address_of(number)).unwrap().state = State::Failure;
+    }
+    let before = scene.asked("/node/info").len();
+    // Nobody answers yet.
+    for number in [0, 0, 1, 1] {
+        assert_eq!(scene.greet(&info(number), ip_of(number)), Some(Ok(())));
+    }
+    assert_eq!(scene.asked("/node/info")[before..], [0, 1]);
+}
+
+#[test]
 fn a_sender_that_cannot_be_verified_gets_an_error_and_stays_unknown() {
     for behaviour in [
         Behaviour::Unreachable,

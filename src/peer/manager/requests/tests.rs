@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use crate::codec::Format;
 use crate::model::network::ChainParameters;
+use crate::peer::block_download::DownloadRequest;
 use crate::peer::io::Now;
+use crate::peer::manager::probes::{Probe, ProbeReason};
 use crate::peer::manager::relay::MAX_SIGNS_OF_LIFE;
 use crate::peer::manager::requests::*;
 use crate::peer::manager::synchronisation::tests::block;
@@ -217,6 +219,26 @@ fn requests_of_a_priority_leave_places_for_higher_ones() {
         let host: usize = fake.waiting.back().expect("a request").request.endpoint.host[1..].parse().expect("a number");
         assert!(host >= 600, "{places} places, h{host}");
     }
+}
+
+#[test]
+fn what_brings_blocks_to_or_from_a_listed_or_proven_peer_goes_first_and_looking_after_the_table_last() {
+    let mut scene = Scene::new(settings(&[0]), 3);
+    scene.simulated_peers[0].list = vec![info(1), info(2)];
+    scene.run_seconds(130);
+    scene.manager.table.get_mut(&address_of(2)).unwrap().has_delivered = true;
+    let download = |peer| DownloadRequest { download: 1, peer, query: Query::HashesFrom(Height(2)) };
+    for (number, expected) in [(0, Priority::First), (1, Priority::Normal), (2, Priority::First)] {
+        let node = address_of(number);
+        for kind in [RequestKind::Push(node), RequestKind::BlockDownload(download(node))] {
+            assert_eq!(scene.manager.priority_of(&kind), expected, "{kind:?}");
+        }
+        assert_eq!(scene.manager.priority_of(&RequestKind::Ping(node)), Priority::Last);
+    }
+    let probe = |reason| RequestKind::Probe(Box::new(Probe::of(&info(1), reason)));
+    assert_eq!(scene.manager.priority_of(&probe(ProbeReason::Selected)), Priority::Last);
+    assert_eq!(scene.manager.priority_of(&probe(ProbeReason::SignOfLife)), Priority::SignProbe);
+    assert_eq!(scene.manager.priority_of(&RequestKind::SignOfLife), Priority::Normal);
 }
 
 #[test]
