@@ -505,6 +505,21 @@ fn a_push_from_any_loopback_address_counts_for_a_local_peer() {
 }
 
 #[test]
+fn only_a_valid_block_that_comes_from_a_peers_own_address_is_a_delivery() {
+    for (from, result, is_delivery) in
+        [(0, Ok(()), true), (1, Ok(()), false), (0, neutral(), false), (0, harmful(), false)]
+    {
+        let mut scene = alone(1);
+        scene.greet(&info(0), ip_of(0));
+        scene.answer_all();
+        let now = scene.now();
+        scene.manager.record_pushed_block(&Pusher { from: ip_of(from), ..pusher(0) }, &result, now);
+        let known = scene.manager.table.get(&address_of(0)).expect("a peer");
+        assert_eq!(known.has_delivered, is_delivery, "{from} {result:?}");
+    }
+}
+
+#[test]
 fn a_sign_of_life_after_a_failed_probe_probes_its_source_address() {
     let (mut scene, relayed) = taken_for_a_relay();
     let fails = |scene: &mut Scene| {

@@ -535,6 +535,17 @@ fn a_claim_whose_blocks_come_too_slowly_costs_its_peer_like_one_that_stalls() {
 }
 
 #[test]
+fn a_network_of_strangers_alone_is_synchronised_with_each_time() {
+    let mut scene = Scene::new(settings(&[]), 1);
+    scene.run_seconds(1);
+    scene.greet(&info(0), ip_of(0));
+    scene.answer_all();
+    scene.run_seconds(120);
+    let (_, successes, failures) = timer(&scene);
+    assert!(successes >= 30 && failures <= 1, "{successes}, {failures}");
+}
+
+#[test]
 fn every_second_synchronisation_is_with_a_listed_peer_before_any_has_delivered() {
     let strangers = 40;
     let mut scene = Scene::new(settings(&[0]), 1 + strangers);
