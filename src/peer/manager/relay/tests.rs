@@ -475,6 +475,18 @@ fn taken_for_a_relay() -> (Scene, NodeInfo) {
 }
 
 #[test]
+fn a_listed_peer_that_is_active_is_not_looked_for_where_it_greets_from() {
+    let mut scene = Scene::new(settings(&[0]), 1);
+    let there = Endpoint::http("66.6.6.6", 7890);
+    let relay = scene.relay(0, there.clone());
+    scene.run_seconds(10);
+    let asked = scene.asked("/node/info").len();
+    scene.greet(&NodeInfo { endpoint: there, ..info(0) }, ip("66.6.6.6"));
+    scene.answer_all();
+    assert_eq!((scene.asked("/node/info").len(), scene.asked("/node/info").contains(&relay)), (asked, false));
+}
+
+#[test]
 fn pushes_from_another_address_do_not_keep_an_unresponsive_endpoint() {
     let (mut scene, _) = taken_for_a_relay();
     for _ in 0..40 {

@@ -89,7 +89,8 @@ fn the_sync_peer_is_credited_with_the_validation_outcome_of_its_blocks() {
         assert!(timer(&scene).0, "that was another node's");
         scene.manager.on_blocks_validated(&address_of(0), &result, now);
         scene.manager.on_blocks_validated(&address_of(0), &result, now);
-        assert_eq!((scene.experience(0), timer(&scene).0), (experience, false), "{result:?}");
+        let failures = u64::from(experience.1 > 0);
+        assert_eq!((scene.experience(0), timer(&scene)), (experience, (false, 1 - failures, failures)), "{result:?}");
         assert_eq!(scene.manager.table.get(&address_of(0)).expect("a node").score, Some(500));
         let split = scene.manager.split_peers(now.monotonic).nodes.len();
         assert_eq!(split, usize::from(matches!(result, Err(Rejection::TooDeep))));
@@ -331,6 +332,29 @@ fn a_download_that_fails_backs_off_the_peer_that_claimed_the_chain_and_not_the_l
             assert_eq!((retry_at(&scene, 0), retry_at(&scene, 1)), (Duration::from_secs(backoff), before));
         }
         assert_eq!((scene.experience(0), scene.experience(1)), ((0, 3), (0, 0)));
+    }
+}
+
+#[test]
+fn a_download_of_a_false_chain_is_the_fault_of_the_peer_that_supplied_it_and_its_claim_too() {
+    let (base, false_hash) = (Checkpoint { height: Height(1), hash: Hash256([1; 32]) }, Hash256([9; 32]));
+    let batch = ChainRequest::new(base.height, 10, 1_000, &ChainParameters::after_all_forks());
+    let misbehaved = DownloadOutcome::SyncPeerMisbehaved(address_of(1));
+    for (outcome, rejection) in [
+        (misbehaved, None),
+        (DownloadOutcome::CheckpointMismatch(address_of(1), false_hash), None),
+        (DownloadOutcome::Done, Some("a block is invalid")),
+    ] {
+        let mut scene = Scene::new(settings(&[0, 1]), 2);
+        scene.run_seconds(60);
+        let mut download = BlockDownload::new(1, address_of(0), (base, Height(5_000)), 400, batch, None);
+        (download.sync_peer, download.outcome) = (address_of(1), Some(outcome));
+        scene.manager.block_download = Some(download);
+        let retry_at = |scene: &Scene, peer| scene.manager.table.get(&address_of(peer)).unwrap().sync_backoff.retry_at;
+        let before = [0, 1].map(|peer| retry_at(&scene, peer));
+        scene.manager.end_block_download(rejection, scene.now());
+        assert_eq!((scene.experience(0), scene.experience(1)), ((0, 0), (0, 1)), "{outcome}");
+        assert!([0, 1].into_iter().zip(before).all(|(peer, before)| retry_at(&scene, peer) > before), "{outcome}");
     }
 }
 
