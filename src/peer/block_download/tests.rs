@@ -467,6 +467,22 @@ fn a_peer_is_asked_for_hashes_only_as_the_sync_peer_and_for_a_late_batch_only_on
 }
 
 #[test]
+fn a_peer_that_fails_four_times_without_an_answer_is_removed() {
+    let mut run = begun(&chain(400, 0, 0), 3);
+    let fail = |run: &mut BlockDownload| {
+        let asked = DownloadRequest { download: 1, peer: address(1), query: Query::HashesFrom(Height(900)) };
+        run.in_flight.push((asked.clone(), Duration::ZERO));
+        run.on_failure(&asked, Duration::ZERO);
+        run.has_peer(&address(1))
+    };
+    assert!((1..MAX_FAILURES).all(|_| fail(&mut run)));
+    let answered = DownloadRequest { download: 1, peer: address(1), query: Query::HashesFrom(Height(901)) };
+    run.in_flight.push((answered.clone(), Duration::ZERO));
+    run.on_answer(&answered, DownloadAnswer::Hashes(Vec::new()));
+    assert!((1..MAX_FAILURES).all(|_| fail(&mut run)) && !fail(&mut run));
+}
+
+#[test]
 fn a_batch_follows_the_size_of_answers() {
     let blocks = chain(400, 0, 0);
     let mut run = begun(&blocks, 2);

@@ -4,7 +4,7 @@ use crate::codec::{SigningForm, Writable};
 use crate::crypto::Signature;
 use crate::model::network::ChainParameters;
 use crate::model::{Block, BlockKind, Checkpoint, Hash256, Height, Timestamp};
-use crate::peer::block_download::{BlockDownload, DownloadOutcome};
+use crate::peer::block_download::{BlockDownload, DownloadOutcome, NextBlock};
 use crate::peer::io::OwnTip;
 use crate::peer::manager::synchronisation::{MIN_WORSE_TIME, OBSERVATION_TTL, QUERY_INTERVAL};
 use crate::peer::manager::{ListedPeer, PeerSettings};
@@ -514,6 +514,26 @@ fn verified_claim(claimed_by: usize, checkpoint: Option<Checkpoint>) -> BlockDow
     let base = Checkpoint { height: Height(1), hash: Hash256([1; 32]) };
     let batch = ChainRequest::new(base.height, 10, 1_000, &ChainParameters::after_all_forks());
     BlockDownload::new(1, address_of(claimed_by), (base, Height(5_000)), 400, batch, checkpoint)
+}
+
+#[test]
+fn chains_are_compared_beside_a_download_unless_its_blocks_arrive_in_time() {
+    let checkpoint = Checkpoint { height: Height(300), hash: Hash256([9; 32]) };
+    for (checkpoint, is_late, is_compared) in
+        [(None, false, false), (None, true, true), (Some(checkpoint), false, true), (Some(checkpoint), true, true)]
+    {
+        let mut scene = Scene::new(settings(&[0]), 1);
+        scene.run_seconds(60);
+        let mut download = verified_claim(0, checkpoint);
+        let context = scene.manager.settings.context;
+        let since = if is_late { Duration::ZERO } else { scene.now };
+        assert!(matches!(download.next(context, since), NextBlock::Waiting));
+        scene.manager.block_download = Some(download);
+        let before = scene.asked("/chain/score").len();
+        scene.manager.run_soon(Task::Synchronisation);
+        scene.tick();
+        assert_eq!(scene.asked("/chain/score").len() > before, is_compared, "{checkpoint:?} {is_late}");
+    }
 }
 
 #[test]
