@@ -174,7 +174,13 @@ impl NodeClient {
     pub fn mosaic(&self, id: &MosaicId, network: NetworkByte) -> Result<MosaicEntry, NodeError> {
         const ROUTE: &str = "/mosaic/definition";
         let query = format!("?mosaicId={}", id.to_string().replace(' ', "%20"));
-        let text = self.success_body(ROUTE, self.client.get(&format!("{ROUTE}{query}")))?;
+        let answer = self.success_body(ROUTE, self.client.get(&format!("{ROUTE}{query}")));
+        let text = answer.map_err(|error| match error {
+            NodeError::Rejected { node, status: 404, .. } => NodeError::Unusable(format!(
+                "the node {node} knows no mosaic {id}: its name is another one, or its namespace has expired"
+            )),
+            other => other,
+        })?;
         let value = lenient_json::parse(&text).map_err(|error| self.invalid_answer(ROUTE, error))?;
         let source = JsonDecoder::new(&value, context(network));
         let definition = source.and_then(|mut source| read_definition(&mut source));
@@ -328,14 +334,17 @@ impl NodeClient {
             )));
         }
         let failure = serde_json::from_slice::<Value>(&answer.body).unwrap_or_default();
-        let words = failure.get("message").and_then(Value::as_str).map(printable);
+        let words = failure.get("message").and_then(Value::as_str).or_else(|| container_reason(&answer.body));
+        let words = words.map(printable);
         Err(match words {
             None if status == 404 => NodeError::Unusable(format!(
                 "the node {node} has no route {route}: is it a nisd of this version, and is this the port of its HTTP \
                  interface? If nem.apiContext is set, its URL ends with that"
             )),
             words => {
-                let words = words.unwrap_or_else(|| "no reason given".to_owned());
+                let unknown =
+                    if status == 429 { "too many requests at once; wait a moment" } else { "no reason given" };
+                let words = words.unwrap_or_else(|| unknown.to_owned());
                 NodeError::Rejected { node, route, status, words }
             }
         })
@@ -347,6 +356,12 @@ impl NodeClient {
             "the answer of the node {node} to {route} is invalid ({reason}); is it a NEM node?"
         ))
     }
+}
+
+/// Returns the reason on the page of a message that the node could not take.
+fn container_reason(page: &[u8]) -> Option<&str> {
+    let (_, reason) = str::from_utf8(page).ok()?.split_once("<pre>reason: ")?;
+    reason.split_once("</pre>").map(|(reason, _)| reason)
 }
 
 /// Replaces characters in a node's message that could disturb the terminal, and cuts it to `MAX_SHOWN`.
@@ -560,6 +575,9 @@ mod tests {
         let words = explain_result(ValidationResult::FailureInsufficientBalance.code());
         assert!(words.starts_with("insufficient balance: the account"), "{words}");
         assert_eq!(explain_result(128), "namespace provision too early");
+        let page = |reason| format!("<h1>Bad Message 503</h1><pre>reason: {reason}</pre>");
+        assert_eq!(container_reason(page("too many connections").as_bytes()), Some("too many connections"));
+        assert_eq!([&b"<pre>reason: x"[..], b"{}", b"\xff"].map(container_reason), [None; 3]);
         // A second signature of one account is rejected with this result, too.
         let words = explain_result(ValidationResult::FailureMultisigNoMatchingMultisig.code());
         assert!(words.contains("which may have signed already"), "{words}");

@@ -420,7 +420,7 @@ fn mosaics_are_sent_together_with_the_currency() {
     assert!(ended.stderr.contains("5000 smallest units of devnet:coin are 5 whole units"), "{}", ended.stderr);
 
     let ended = node.send(&["--mosaic", "devnet:none=1"]);
-    ended.expect_failure(1, &["/mosaic/definition", "404", "no such thing"]);
+    ended.expect_failure(1, &["knows no mosaic devnet:none", "expired"]);
 }
 
 #[test]

@@ -313,6 +313,9 @@ fn a_connection_over_the_limit_can_read_status_503_while_it_sends() {
         client.send(post("/", &"x".repeat(100_000)));
         let answer = client.expect_end();
         assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+        for part in ["\r\nRetry-After: 5\r\n", "\r\nAccess-Control-Allow-Origin: *\r\n", "too many connections"] {
+            assert!(answer.contains(part), "{part}: {answer}");
+        }
     }
     assert_eq!(ask(&mut first, "/"), "GET /?- ");
     drop(second);

@@ -134,7 +134,8 @@ impl ValidationResult {
             }
             FailureEntityUnusableOutOfSync => "the node is still synchronising; try again later",
             FailureTransactionCacheTooFull => {
-                "the node is full and prefers higher fees and importances; try again later"
+                "the fuller the node is, the fewer transactions each account may have in it, more with a higher fee or importance; \
+                 try again later"
             }
             FailureWrongNetwork => "the transaction was made for another network than the node's",
             FailureMultisigNotACosigner => "the signer is no cosignatory of that account",

@@ -14,6 +14,9 @@ pub(crate) use request::{Body, ChunkedBody, Extent, decimal, may_end};
 pub use request::{HEAD_LIMIT, MAX_HEADERS, MatchedRoute, Request, RequestReader};
 pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, StaticText, accepts_gzip, version_of};
 
+/// When a client whose connection has found no place may try again.
+const RETRY_AFTER_SECONDS: &str = "5";
+
 /// A message that cannot be answered by a service. The connection is closed after the response, because the start of
 /// the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -21,7 +24,7 @@ pub use response::{GZIP_MAX_BYTES, GZIP_MIN_BYTES, Gzip, Response, SharedBody, S
 pub struct HttpError {
     /// Status code of the response.
     pub status: u16,
-    /// What is wrong with a message that is not HTTP, or ambiguous.
+    /// What is wrong with a message that is not HTTP, or ambiguous; what the node lacks.
     fault: Option<&'static str>,
 }
 
@@ -36,14 +39,17 @@ impl HttpError {
     pub const HEADERS_TOO_LARGE: HttpError = HttpError { status: 431, fault: None };
     /// A transfer coding other than `chunked`.
     pub const UNKNOWN_TRANSFER_CODING: HttpError = HttpError { status: 501, fault: None };
-    /// The node has no capacity for this connection or its data.
-    pub const OVERLOADED: HttpError = HttpError { status: 503, fault: None };
     /// Not HTTP/1.0 or HTTP/1.1.
     pub const UNKNOWN_VERSION: HttpError = HttpError { status: 505, fault: None };
 
     /// 400: not HTTP, or ambiguous; the text names the fault.
     pub const fn malformed(fault: &'static str) -> HttpError {
         HttpError { status: 400, fault: Some(fault) }
+    }
+
+    /// 503: the node has no capacity for this connection or its data; the text names what it lacks.
+    pub const fn overloaded(fault: &'static str) -> HttpError {
+        HttpError { status: 503, fault: Some(fault) }
     }
 
     /// Returns the reason shown to the client.
@@ -59,6 +65,11 @@ impl HttpError {
         response.status = self.status;
         response.close = true;
         response.header("Content-Type", "text/html;charset=iso-8859-1");
+        if self.status == 503 {
+            // NIS1 has no such limits. Pages of other origins read why, too.
+            response.header("Retry-After", RETRY_AFTER_SECONDS);
+            response.header("Access-Control-Allow-Origin", "*");
+        }
         let page = format!("<h1>Bad Message {}</h1><pre>reason: {}</pre>", self.status, self.reason());
         response.body.extend_from_slice(page.as_bytes());
     }

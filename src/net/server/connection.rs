@@ -384,7 +384,7 @@ impl<S: Socket> Connection<S> {
 
     /// Returns how it ends if the service does not answer: a part of a response may be pending.
     pub fn without_answer(&self) -> Timeout {
-        if self.output.is_empty() { Timeout::Reject(HttpError::OVERLOADED) } else { Timeout::Drop }
+        if self.output.is_empty() { Timeout::Reject(HttpError::overloaded("no answer in time")) } else { Timeout::Drop }
     }
 
     /// Returns the timeout that has expired at `now`, if any.

@@ -118,7 +118,7 @@ impl<S: Socket> Server<S> {
         if connection.is_websocket || connection.closing != Closing::Open || !connection.output.is_empty() {
             return self.remove(slot);
         }
-        self.reject(slot, HttpError::OVERLOADED);
+        self.reject(slot, HttpError::overloaded("the node is short of memory, and this client holds the most of it"));
         self.set_held_bytes(slot);
     }
 

@@ -161,7 +161,7 @@ impl<S: Socket> Server<S> {
             }
         } else {
             self.note_rejected(id);
-            self.send_rejection(slot, HttpError::OVERLOADED);
+            self.send_rejection(slot, HttpError::overloaded("too many connections of this client; close some"));
         }
         Some(slot)
     }
