@@ -81,6 +81,8 @@ pub struct Route {
     pub body_limit: BodyLimit,
     /// Whether it answers while the store is rebuilt.
     pub answers_while_loading: bool,
+    /// Whether its requests count for the request rate of their client.
+    pub is_counted: bool,
     /// Handler.
     pub handler: Handler,
 }
@@ -98,6 +100,7 @@ pub const fn get(path: &'static str, handler: Handler) -> Route {
         is_own: false,
         body_limit: BodyLimit::Small,
         answers_while_loading: false,
+        is_counted: true,
         handler,
     }
 }
@@ -147,6 +150,11 @@ impl Route {
     /// Answers also while the store is rebuilt.
     pub const fn while_loading(self) -> Route {
         Route { answers_while_loading: true, ..self }
+    }
+
+    /// Leaves its requests out of the request rate of their client.
+    pub const fn uncounted(self) -> Route {
+        Route { is_counted: false, ..self }
     }
 
     /// Marks a route that NIS1 does not have.

@@ -261,6 +261,11 @@ pub trait Service {
         false
     }
 
+    /// Returns whether requests with a route count for the request rate of their client.
+    fn is_counted(&self, _route: usize) -> bool {
+        true
+    }
+
     /// Finds the route of a request. Called once for each, when its head is complete.
     fn route(&self, listener: ListenerId, method: &str, path: &str) -> MatchedRoute;
 }

@@ -397,6 +397,10 @@ impl Service for Node<'_> {
         self.api.settings.is_local(client, request)
     }
 
+    fn is_counted(&self, route: usize) -> bool {
+        api::routes::by_id(route).is_none_or(|route| route.is_counted)
+    }
+
     fn route(&self, listener: ListenerId, method: &str, path: &str) -> MatchedRoute {
         match listener {
             WEBSOCKET => MatchedRoute { id: metrics::websocket_route(), body_limit: websocket_api::http::BODY_BYTES },

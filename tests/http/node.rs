@@ -54,6 +54,19 @@ fn announce(client: &mut Client, transaction: &Transaction) -> String {
 }
 
 #[test]
+fn the_files_of_the_explorer_are_no_part_of_the_request_rate_of_an_address() {
+    let node = Node::on_tiny(TIP, &["--clock", "3240"]);
+    let mut office = Client::connect_from([127, 0, 0, 2], node.http).expect("a connection");
+    for visit in 0..10 {
+        for _ in 0..35 {
+            assert_eq!(office.get("/explorer").status, 200);
+        }
+        assert_eq!(office.get("/chain/height").status, 200, "{visit}");
+    }
+    assert!((0..60).any(|_| office.get("/chain/height").status == 429));
+}
+
+#[test]
 fn requests_sent_at_once_are_answered_in_order_and_errors_keep_the_connection() {
     let node = Node::on_tiny(TIP, &["--clock", "3240"]);
     let count = 200;

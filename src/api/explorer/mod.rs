@@ -59,8 +59,9 @@ static PAGE_FILES: LazyLock<PageFiles> = LazyLock::new(|| {
     PageFiles { files, folder }
 });
 
-/// Routes. Requests for the other files of the page, and those of browsers for `/`, have the first one too.
-pub const ROUTES: &[Route] = &[get(PATH, page).with_any_accept().while_loading().own()];
+/// Routes. Requests for the other files of the page, and those of browsers for `/`, have the first one too. They are not
+/// counted: a visit is some forty of them, and several visitors may share an address.
+pub const ROUTES: &[Route] = &[get(PATH, page).with_any_accept().while_loading().uncounted().own()];
 
 /// Returns the path whose route answers a GET of a path.
 pub(super) fn routed_path(path: &str) -> &str {

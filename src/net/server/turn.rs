@@ -184,7 +184,8 @@ impl<S: Socket> Server<S> {
         let (id, is_resumed) = (connection.id, connection.progress != Progress::Done);
         let Some(client) = self.slab.get(slot).map(|connection| connection.client) else { return Step::Waiting };
         // A resumed request is not counted again in the client's rate.
-        let rate = if is_resumed { RateLimit::Within } else { self.count_request(slot) };
+        let is_counted = !is_resumed && service.is_counted(request.route);
+        let rate = if is_counted { self.count_request(slot) } else { RateLimit::Within };
         let mut current = pending.take().unwrap_or_else(|| {
             let mut empty = self.spare_response.take().unwrap_or_default();
             empty.reset();
