@@ -285,7 +285,7 @@ settings! {
             idle_timeout: Duration = "nisd.websocketIdleTimeout", LIVE, seconds(10, 86_400), default "300",
                 "Seconds without traffic after which a websocket session is closed";
             registered_addresses: usize = "nisd.maxRegisteredAddresses", LIVE, integer(1, 100_000), default "1000",
-                "Maximum accounts that one session can register for messages; further ones get an error";
+                "Maximum accounts that one session can register for messages; a further SUBSCRIBE is answered with ERROR, a SEND on /errors";
         }
     }
     /// Settings for peers and harvesting.

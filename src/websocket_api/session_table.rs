@@ -38,7 +38,7 @@ const LONG_ID: &str = "The subscription id is too long";
 const TOO_MANY_SUBSCRIPTIONS: &str = "The session has too many subscriptions, unsubscribe first";
 const TOO_MANY_AT_DESTINATION: &str = "The session has too many subscriptions to this destination";
 const TOO_MANY_PATTERNS: &str = "The session subscribes to too many patterns";
-const TOO_MANY_ADDRESSES: &str = "The session cannot register further addresses";
+const TOO_MANY_ADDRESSES: &str = "The session cannot register further addresses, the event stream /events takes more";
 const SESSION_MEMORY: &str = "The session takes too much memory, unsubscribe first";
 const CLIENT_MEMORY: &str = "The sessions of this address take too much memory";
 
