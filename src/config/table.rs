@@ -254,7 +254,7 @@ settings! {
             local: LocalAddresses = "nis.additionalLocalIps", LIVE, LOCAL_ADDRESSES, default "",
                 "Clients that may have local access, besides 127.0.0.1, ::1, and those that connect from the address at which they reach the node, which are on this machine";
             trusted_proxies: AddressRanges = "nisd.trustedProxies", LIVE, ADDRESS_RANGES, default "",
-                "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For or Forwarded names, unless these and X-Real-IP differ. From any other client such a header names nobody and removes local access. Without such a header, a request from one of them has local access with the secret only";
+                "Reverse proxies in front of this node: a request from one of them counts for the client that X-Forwarded-For names or, without it, Forwarded; the proxy must write or remove both. From any other client such a header names nobody and removes local access. Without such a header, a request from one of them has local access with the secret only";
             host_names: Vec<String> = "nisd.hostNames", LIVE, HOST_NAMES, default "",
                 "Names, besides nem.host, under which browsers and proxies reach this node. By its address alone, a request has local access or gets the metrics only if its Host is local or one of these, and its Origin, if any, is the same host or in nisd.localOrigins; otherwise a foreign web page could send such a request from a browser on this machine";
             local_origins: Vec<String> = "nisd.localOrigins", LIVE, ORIGINS, default "",

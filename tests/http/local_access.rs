@@ -268,6 +268,8 @@ fn clients_of_a_proxy_in_its_simplest_form_have_one_rate_together_and_the_operat
             }
         }
         assert!(statuses.contains(&429), "{statuses:?}");
+        let check = Client::connect(proxy.address).get("/heartbeat");
+        assert_eq!(check.status, 200, "the proxy still finds the node");
         for _ in 0..60 {
             assert_eq!(Client::connect(node.http).get("/chain/height").status, 200, "the operator is not kept out");
         }

@@ -54,7 +54,7 @@ fn announce(client: &mut Client, transaction: &Transaction) -> String {
 }
 
 #[test]
-fn the_files_of_the_explorer_are_no_part_of_the_request_rate_of_an_address() {
+fn the_files_of_the_explorer_and_heartbeats_are_no_part_of_the_request_rate_of_an_address() {
     let node = Node::on_tiny(TIP, &["--clock", "3240"]);
     let mut office = Client::connect_from([127, 0, 0, 2], node.http).expect("a connection");
     for visit in 0..10 {
@@ -64,6 +64,7 @@ fn the_files_of_the_explorer_are_no_part_of_the_request_rate_of_an_address() {
         assert_eq!(office.get("/chain/height").status, 200, "{visit}");
     }
     assert!((0..60).any(|_| office.get("/chain/height").status == 429));
+    assert_eq!(office.get("/heartbeat").status, 200);
 }
 
 #[test]

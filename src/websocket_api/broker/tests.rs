@@ -306,7 +306,9 @@ fn a_failed_registration_is_reported_to_the_session() {
     let subscribe = format!("SUBSCRIBE\nid:a\ndestination:/unconfirmed/{A2}\nreceipt:1\n\n\0");
     assert_eq!(
         bench.receive(1, &subscribe),
-        ["1 ERROR\nmessage:The session cannot register further addresses, the event stream /events takes more\nreceipt-id:1\ncontent-length:0\n\n\0"]
+        [
+            "1 ERROR\nmessage:The session cannot register further addresses, the event stream /events takes more\nreceipt-id:1\ncontent-length:0\n\n\0"
+        ]
     );
     assert_eq!(bench.receive(2, &subscribe), ["2 RECEIPT\nreceipt-id:1\n\n\0"], "others are not concerned");
     bench.subscribe(1, "a", &format!("/unconfirmed/{A1}"));
