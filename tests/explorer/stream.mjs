@@ -270,6 +270,34 @@ async function checkScript({ own, address }) {
   console.log("explorer: the state of the node is shown, a rollback of unknown transactions, and what replaced one");
 }
 
+/** A part shows why the node does not answer it, and tries again by itself. */
+async function checkUnavailable({ own }) {
+  const answers = [
+    [{ body: "<h1>Bad Message 503</h1>" }, "The node has too much to do for this address at the moment."],
+    [{ json: { message: "the block was replaced while it was shown" } }, "the block was replaced while it was shown"],
+    [{ json: { message: "NIS_ILLEGAL_STATE_LOADING_CHAIN: the store is rebuilt, height 1 of 99" } }, "The node is starting"],
+  ];
+  const shown = await open(own.http, "");
+  const { page } = shown;
+  let answer = null;
+  await page.route("**/block/at/public", (route) => (answer ? route.fulfill({ status: 503, ...answer }) : route.fallback()));
+  const headline = page.getByText("The node cannot answer this now");
+  for (const [next, text] of answers) {
+    answer = next;
+    await page.evaluate(() => {
+      location.hash = location.hash === "#/block/2" ? "#/block/1" : "#/block/2";
+    });
+    await page.getByText(text).waitFor();
+    assert.equal(await headline.count(), text.includes("starting") ? 0 : 1, text);
+    assert.equal(await page.getByText("It has no chain yet").count(), text.includes("starting") ? 1 : 0, text);
+  }
+  answer = null;
+  await page.getByText("Signed by").or(page.getByText("Harvester")).first().waitFor();
+  assert.deepEqual(shown.errors.filter((text) => !text.includes("503")), []);
+  await shown.close();
+  console.log("explorer: a part says why the node does not answer, and tries again");
+}
+
 /** The node's secret shows the operator what is for local clients; a wrong one shows nothing. */
 async function checkSecret({ own }) {
   const shown = await open(own.http, "");
@@ -299,6 +327,7 @@ async function checkSecret({ own }) {
 let isDone = false;
 try {
   const scene = await checkPayment();
+  await checkUnavailable(scene);
   await checkSecret(scene);
   await checkScript(scene);
   isDone = true;

@@ -3,7 +3,7 @@
 /** Error of a request. */
 export class Problem extends Error {
   /**
-   * @param {"unreachable" | "starting" | "missing" | "refused" | "busy" | "failed"} kind
+   * @param {"unreachable" | "starting" | "unavailable" | "missing" | "refused" | "busy" | "failed"} kind
    * @param {string} message of the node, or a replacement
    */
   constructor(kind, message) {
@@ -12,9 +12,12 @@ export class Problem extends Error {
   }
 }
 
-const KINDS = { 401: "refused", 404: "missing", 429: "busy", 503: "starting" };
+const KINDS = { 401: "refused", 404: "missing", 429: "busy", 503: "unavailable" };
 /** The node's 400 error for an unknown hash. */
 const UNKNOWN_HASH = "Hash was not found in cache";
+/** The beginning of the node's 503 error while it has no chain; other 503 errors have another reason, or none. */
+const LOADING = "NIS_ILLEGAL_STATE_LOADING_CHAIN";
+const OVERLOADED = "The node has too much to do for this address at the moment.";
 /** Maximum attempts while the node responds 429, and the delay before the next one, times the attempt. */
 const ATTEMPTS = 4;
 const PAUSE_MS = 1000;
@@ -34,8 +37,10 @@ const pause = (time) => new Promise((done) => setTimeout(done, time));
 
 async function problemOf(response) {
   const told = await response.json().catch(() => ({}));
-  const kind = told.message === UNKNOWN_HASH ? "missing" : (KINDS[response.status] ?? "failed");
-  return new Problem(kind, told.message ?? `${response.status} ${response.statusText}`);
+  const { status, statusText } = response;
+  if (told.message === UNKNOWN_HASH) return new Problem("missing", told.message);
+  if (told.message?.startsWith(LOADING)) return new Problem("starting", told.message);
+  return new Problem(KINDS[status] ?? "failed", told.message ?? (status === 503 ? OVERLOADED : `${status} ${statusText}`));
 }
 
 /** Sends a request and returns the 2xx response. */

@@ -16,12 +16,13 @@ const ADVICE = {
   refused: "The node answers this only to clients on its own machine.",
   failed: "Try again; if it fails again, see the log of the node.",
 };
-/** Errors that pass when the node is back, and the retry interval. */
-const AWAY = ["unreachable", "starting"];
+/** Errors that pass by themselves, and the retry interval. */
+const AWAY = ["unreachable", "starting", "unavailable"];
 const AWAY_MS = 3000;
 const HEADLINES = {
   unreachable: "The node cannot be reached",
   starting: "The node is starting",
+  unavailable: "The node cannot answer this now",
   busy: "Too many requests in a short time",
   refused: "Only for local clients",
   missing: "Not found",
@@ -153,7 +154,7 @@ export function problem(error, again) {
     { class: "problem" },
     h("p", { class: "headline" }, HEADLINES[kind]),
     h("p", {}, ADVICE[kind] ?? null),
-    kind === "failed" && h("p", { class: "quiet" }, error.message),
+    ["failed", "unavailable"].includes(kind) && h("p", { class: "quiet" }, error.message),
     again && h("button", { type: "button", onclick: again }, "Try again"),
   );
 }
@@ -168,7 +169,7 @@ export function refill(element, ...children) {
 }
 
 /**
- * An element that is filled when its content is loaded. Retries while the node is away.
+ * An element that is filled when its content is loaded. Retries after errors that pass by themselves.
  * @param {AbortSignal} signal aborted when the element is no longer shown
  * @param {() => Promise<any>} load returns the content
  */
