@@ -153,7 +153,9 @@ async function mosaicFacts(name, after, signal) {
         "Holders",
         loaded(
           signal,
-          orNothing("The mosaic has expired and has no holders.", () => holders(name, definition, after, signal)),
+          orNothing("The mosaic has expired. Its holders have it again if the owner renews the namespace in time.", () =>
+            holders(name, definition, after, signal),
+          ),
         ),
       ),
   ];
