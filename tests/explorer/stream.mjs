@@ -270,6 +270,74 @@ async function checkScript({ own, address }) {
   console.log("explorer: the state of the node is shown, a rollback of unknown transactions, and what replaced one");
 }
 
+/** A mosaic is shown by its present definition after a block or a rollback; an expired one by what is known of it. */
+async function checkMosaic({ own, address }) {
+  const { data } = await (await fetch(`${own.http}/account/transfers/all?address=${address}`)).json();
+  const [{ transaction, meta }] = data;
+  const id = { namespaceId: "shop", name: "coin" };
+  let divisibility = 0,
+    state = stateOf("synchronised", 0);
+  const script = await scripted(own, () => state);
+  const shown = await open(script.http, "");
+  const { page, errors } = shown;
+  const definitionNow = () => ({
+    id,
+    creator: transaction.signer,
+    description: `with ${divisibility} decimals`,
+    properties: [{ name: "divisibility", value: String(divisibility) }, { name: "initialSupply", value: "5000" }],
+    levy: {},
+  });
+  const isExpired = () => divisibility === 3;
+  const moved = { ...transaction, version: transaction.version + 1, amount: 1_000_000, mosaics: [{ mosaicId: id, quantity: 12345 }] };
+  for (const [path, json] of [
+    ["mosaic/definition/last", definitionNow],
+    ["mosaic/definition", () => (isExpired() ? null : definitionNow())],
+    ["mosaic/supply", () => ({ mosaicId: id, supply: 5000 })],
+    ["mosaic/holders", () => (isExpired() ? null : { data: [] })],
+    ["account/transfers/all", () => ({ data: [{ meta, transaction: moved }] })],
+  ]) {
+    const answer = (told) => (told ? { json: told } : { status: 404, json: { message: "unknown" } });
+    await page.route(`**/${path}?*`, (route) => route.fulfill(answer(json())));
+  }
+  const go = (path) =>
+    page.evaluate((hash) => {
+      location.hash = hash;
+    }, `#/${path}`);
+  const told = { timeStamp: transaction.timeStamp, signer: transaction.signer, totalFee: 0, transactions: 1 };
+  const changes = [
+    "",
+    event("block", { ...told, height: 6, hash: "6".repeat(64) }) + event("block", { ...told, height: 7, hash: "7".repeat(64) }),
+    event("rollback", { height: 6, transactions: [] }),
+    event("block", { ...told, height: 7, hash: "8".repeat(64) }),
+  ];
+  for (const [index, amount] of ["12,345", "1,234.5", "123.45", "12.345"].entries()) {
+    // The page has heard a stream once it shows what that has told last.
+    const heard = () => page.getByText(`Synchronising, ${behind} behind`).waitFor();
+    let behind = 2 * index + 1;
+    state = stateOf("synchronising", behind);
+    await go("blocks");
+    await heard();
+    divisibility = index;
+    state = stateOf("synchronising", ++behind);
+    script.tell(changes[index] + state);
+    await heard();
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    await go("mosaic/shop:coin");
+    await page.getByText(`with ${index} decimals`).waitFor();
+    await page.getByText(`${index} decimal places`).waitFor();
+    if (isExpired()) {
+      await page.getByText("expired", { exact: true }).waitFor();
+      await page.getByText("Its holders have it again if the owner renews the namespace in time.").waitFor();
+    } else await page.getByText("There are no holders.").waitFor();
+    await go(`account/${address}`);
+    await row(page, CONFIRMED, meta.hash.data).getByText(amount, { exact: true }).waitFor();
+  }
+  assert.deepEqual(errors.filter((text) => !text.includes("404")), []);
+  await shown.close();
+  script.close();
+  console.log("explorer: a mosaic is shown by its present definition");
+}
+
 /** A part shows why the node does not answer it, and tries again by itself. */
 async function checkUnavailable({ own }) {
   const answers = [
@@ -328,6 +396,7 @@ let isDone = false;
 try {
   const scene = await checkPayment();
   await checkUnavailable(scene);
+  await checkMosaic(scene);
   await checkSecret(scene);
   await checkScript(scene);
   isDone = true;

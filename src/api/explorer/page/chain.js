@@ -274,10 +274,10 @@ export function onReplaced(mourner, signal) {
 /**
  * Calls a function now and on every change, until the signal aborts.
  * @param {() => void} follower
- * @param {AbortSignal} signal
+ * @param {AbortSignal} [signal]
  */
 export function onBlocks(follower, signal) {
   followers.add(follower);
-  signal.addEventListener("abort", () => followers.delete(follower));
+  signal?.addEventListener("abort", () => followers.delete(follower));
   follower();
 }

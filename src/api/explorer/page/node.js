@@ -116,10 +116,10 @@ export async function ifThere(load) {
 
 export const blockAt = (height, signal) => post("block/at/public", { height }, signal);
 
-/** Caches the result of `load` by key. Failed results are not cached. */
+/** Caches the result of `load` by key, until `forget` is called. Failed results are not cached. */
 export function remembering(load, most = 500) {
   const known = new Map();
-  return (key) => {
+  const remember = (key) => {
     if (!known.has(key)) {
       if (known.size >= most) known.clear();
       known.set(
@@ -132,6 +132,7 @@ export function remembering(load, most = 500) {
     }
     return known.get(key);
   };
+  return Object.assign(remember, { forget: () => known.clear() });
 }
 
 const unchanging = remembering((path) => get(path));
