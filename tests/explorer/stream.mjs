@@ -376,6 +376,22 @@ async function checkSecret({ own }) {
   await page.getByRole("button", { name: "Show" }).click();
   await page.getByText("This is not the secret of the running node.").waitFor();
   assert.ok(!shown.requests.includes("/local/peers"), "nothing more is requested");
+  const failWith = (answer) => page.route("**/local/reorgs", (route) => route.fulfill(answer));
+  const tries = [
+    ...["abc…def", `“${secretOf(own)}”`, "abc\u0007"].map((text) => [text, "It has characters that no secret has."]),
+    [secretOf(own), "The node has too much to do for this address", { status: 503, body: "" }],
+    [secretOf(own), "unlucky", { status: 400, json: { message: "unlucky" } }],
+  ];
+  for (const [text, told, answer] of tries) {
+    if (answer) await failWith(answer);
+    await field.fill(text);
+    await field.press("Enter");
+    await page.getByText(told).waitFor();
+    await page.unroute("**/local/reorgs");
+    assert.ok(await field.isVisible(), `the form stays after: ${told}`);
+    await page.getByRole("heading", { name: "Peers" }).waitFor();
+    assert.equal(await page.getByRole("columnheader", { name: "Last answer" }).count(), 0);
+  }
   await field.fill(secretOf(own));
   await field.press("Enter");
   await page.getByRole("table", { name: /^Replaced blocks/ }).waitFor();
@@ -386,8 +402,8 @@ async function checkSecret({ own }) {
   assert.deepEqual(stored, [0, 0, "", `${own.http}/explorer#/`], "it is kept in memory only");
   await page.reload();
   await field.waitFor();
-  // The browser logs the response to the wrong secret.
-  assert.deepEqual(shown.errors.filter((text) => !text.includes("401")), []);
+  // The browser logs the responses to the wrong secret and the failures.
+  assert.deepEqual(shown.errors.filter((text) => !/40[01]|503/.test(text)), []);
   await shown.close();
   console.log("explorer: the secret of the node shows heights and replaced blocks");
 }

@@ -19,11 +19,15 @@ export function onAccess(follower, signal) {
 const tell = () => followers.forEach((follower) => follower());
 secret.onLost = tell;
 
-/** Tries a secret; the error says why it is of no use. */
+/** Tries a secret, and keeps it only if the node takes it; the error says why it is of no use. */
 async function give(text) {
+  if (/[^!-~]/.test(text)) throw new Problem("failed", "It has characters that no secret has. Copy it from the file.");
   secret.value = text;
   try {
     await get("local/reorgs");
+  } catch (error) {
+    if (secret.value === text) secret.value = null;
+    throw error;
   } finally {
     tell();
   }
