@@ -86,9 +86,10 @@ const browser = await chromium.launch({
   args: ["--no-sandbox", "--disable-dev-shm-usage"],
 });
 
-/** Opens a page of the explorer; records its errors, and what it requests. */
-async function open(http, path, look = DESKTOP) {
+/** Opens a page of the explorer, after a script if there is one; records its errors, and what it requests. */
+async function open(http, path, look = DESKTOP, script = null) {
   const context = await browser.newContext(look);
+  if (script) await context.addInitScript(script);
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const errors = [],
@@ -366,6 +367,32 @@ async function checkUnavailable({ own }) {
   console.log("explorer: a part says why the node does not answer, and tries again");
 }
 
+/** Ages, and whether a transaction expires, are by the node's clock, even if the browser's is hours ahead or behind. */
+async function checkClock({ own, address }) {
+  const { data } = await (await fetch(`${own.http}/account/transfers/all?address=${address}`)).json();
+  const [{ transaction }] = data;
+  const { sendTimeStamp } = await (await fetch(`${own.http}/time-sync/network-time`)).json();
+  const now = Math.floor(sendTimeStamp / 1000);
+  const hash = "7".repeat(64);
+  const waiting = { transaction: { ...transaction, deadline: now + 3500 }, meta: { hash: { data: hash } } };
+  const last = { height: 5, hash, timeStamp: now - 600, signer: transaction.signer, totalFee: 0, transactions: 0 };
+  const events = stateOf("synchronised", 0) + event("block", last) + event("unconfirmed", waiting);
+  const script = await scripted(own, () => events);
+  for (const hours of [-3, 3]) {
+    const shift = `{ const now = Date.now; Date.now = () => now() + ${hours * 3_600_000}; }`;
+    const { page, errors, close } = await open(script.http, "", DESKTOP, shift);
+    await page.locator(".age").getByText(/^1\d\smin$/).waitFor();
+    await page.evaluate((path) => {
+      location.hash = path;
+    }, `#/transaction/${hash}`);
+    await page.getByText(/, expires in 5\d\smin$/).waitFor();
+    assert.deepEqual(errors, []);
+    await close();
+  }
+  script.close();
+  console.log("explorer: ages and deadlines are by the node's clock");
+}
+
 /** The node's secret shows the operator what is for local clients; a wrong one shows nothing. */
 async function checkSecret({ own }) {
   const shown = await open(own.http, "");
@@ -413,6 +440,7 @@ try {
   const scene = await checkPayment();
   await checkUnavailable(scene);
   await checkMosaic(scene);
+  await checkClock(scene);
   await checkSecret(scene);
   await checkScript(scene);
   isDone = true;

@@ -1,6 +1,7 @@
 // The last blocks of the chain, kept in step with the node.
 
 import { addressOf } from "./address.js";
+import { now } from "./format.js";
 import { feesOf } from "./kinds.js";
 import { hear, isStreaming, restart, watch } from "./live.js";
 import { blockAt, get, parseExactly } from "./node.js";
@@ -96,7 +97,7 @@ function drop(from, gone = lastBlocks().filter(({ height }) => height >= from)) 
   const count = (gone[0]?.height ?? knownHeight()) - from + 1;
   for (const height of blocks.keys()) if (height >= from) blocks.delete(height);
   saidHeight = Math.min(saidHeight, from - 1);
-  if (count > 0) note({ from, count, time: Date.now(), blocks: gone });
+  if (count > 0) note({ from, count, time: now(), blocks: gone });
   mourners.forEach((mourner) => mourner(from));
   tell();
 }
@@ -193,7 +194,7 @@ async function catchUp() {
   doubtful = null;
   const from = Math.max(1, last.height - FIRST + 1);
   if (lowest !== null) for (const height of blocks.keys()) if (height >= lowest) blocks.delete(height);
-  if (lowest > 1) note({ from: lowest, count: gone.length, time: Date.now(), blocks: gone });
+  if (lowest > 1) note({ from: lowest, count: gone.length, time: now(), blocks: gone });
   // Blocks before a gap are dropped.
   if (tip()?.height < from - 1) blocks.clear();
   extend(last);

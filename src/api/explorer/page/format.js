@@ -30,8 +30,19 @@ export const xem = (micro) =>
 /** Converts a network time to Unix milliseconds. */
 const unixMillis = (timestamp) => EPOCH_MS + Number(timestamp) * 1000;
 
-/** Returns the seconds from a network time to now, by this machine's clock. */
-export const secondsSince = (timestamp) => (Date.now() - unixMillis(timestamp)) / 1000;
+/** Milliseconds by which the node's clock is ahead of this machine's. */
+let ahead = 0;
+
+/** Takes the node's answer about its time: milliseconds of network time. */
+export const setNetworkTime = ({ sendTimeStamp }) => {
+  ahead = EPOCH_MS + sendTimeStamp - Date.now();
+};
+
+/** Returns the present Unix milliseconds, by the node's clock as soon as it is known. */
+export const now = () => Date.now() + ahead;
+
+/** Returns the seconds from a network time to now. */
+export const secondsSince = (timestamp) => (now() - unixMillis(timestamp)) / 1000;
 
 /** Returns a network time in UTC, with the local time as its title. */
 export function time(timestamp) {

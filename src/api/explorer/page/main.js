@@ -4,12 +4,12 @@ import { account } from "./account.js";
 import { block } from "./block.js";
 import { followChain } from "./chain.js";
 import { foreign, h } from "./dom.js";
-import { grouped } from "./format.js";
+import { grouped, setNetworkTime } from "./format.js";
 import { home } from "./home.js";
 import { blocks, mosaics, namespaces, transactions } from "./lists.js";
 import { want, watch } from "./live.js";
 import { mosaic, namespace } from "./names.js";
-import { nodeInfo } from "./node.js";
+import { get, nodeInfo } from "./node.js";
 import { link, nothing, problem, refill } from "./parts.js";
 import { followPool } from "./pool.js";
 import { find } from "./search.js";
@@ -134,6 +134,9 @@ function showNode() {
   );
 }
 
+/** Ages are by the node's clock, which is requested at first and with each connection. */
+const askTime = (state) => state !== "lost" && get("time-sync/network-time").then(setNetworkTime, () => {});
+
 /** The skip link focuses the content without changing the address. */
 function skip(event) {
   event.preventDefault();
@@ -145,6 +148,7 @@ element("skip").addEventListener("click", skip);
 addEventListener("hashchange", move);
 addEventListener("keydown", hearKey);
 watch(showState);
+watch(askTime);
 followChain();
 followPool();
 showNode();
