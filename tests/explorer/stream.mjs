@@ -382,6 +382,7 @@ async function checkClock({ own, address }) {
     const shift = `{ const now = Date.now; Date.now = () => now() + ${hours * 3_600_000}; }`;
     const { page, errors, close } = await open(script.http, "", DESKTOP, shift);
     await page.locator(".age").getByText(/^1\d\smin$/).waitFor();
+    await row(page, /^Unconfirmed transactions/, hash).waitFor();
     await page.evaluate((path) => {
       location.hash = path;
     }, `#/transaction/${hash}`);
