@@ -600,6 +600,8 @@ fn who_was_told_of_an_unconfirmed_transaction_hears_of_its_confirmation_by_its_b
         let told = told_to(&parameters, true);
         assert_eq!(told.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["transaction"]);
     }
+    let told = told_to(&format!("&address={sender}&kinds=unconfirmed,left"), true);
+    assert_eq!(told.iter().map(|event| event.kind.as_str()).collect::<Vec<_>>(), ["left"], "it tells no transactions");
     assert_eq!(told_to(&format!("&address={}&kinds=unconfirmed", of(77)), true), []);
     assert_eq!(told_to(&format!("&address={}", of(77)), false), [], "its block is undone: it is told what follows");
 }

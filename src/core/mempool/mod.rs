@@ -84,19 +84,17 @@ impl MempoolEntry {
         };
         let accounts = rules::participants(&transaction, network);
         let bytes = transaction.to_bytes(SigningForm::Verifiable).len();
-        let (transaction, cosignatories, min_cosignatories) = (Rc::new(transaction), Vec::new(), 0);
-        let (id, number) = (0, 0);
         MempoolEntry {
-            transaction,
+            transaction: Rc::new(transaction),
             hashes,
             fee_payer,
             accounts,
             bytes,
             since,
-            id,
-            cosignatories,
-            min_cosignatories,
-            number,
+            id: 0,
+            cosignatories: Vec::new(),
+            min_cosignatories: 0,
+            number: 0,
         }
     }
 
